@@ -1,0 +1,65 @@
+//! How fast tasks finish where there is a limit on the unfinished ones, and so when to come back.
+
+use std::time::Duration;
+
+/// How soon to come back where nothing has been measured yet.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// The longest that anybody is sent away for.
+const MOST: Duration = Duration::from_secs(10);
+/// Shorter spans than this measure nothing.
+const LEAST: Duration = Duration::from_millis(20);
+/// What one measurement weighs against all before it, as a span: a measurement over this long counts as much as they.
+const MEMORY: Duration = Duration::from_secs(2);
+
+/// Tasks that finish, measured between two counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    per_second: Option<f64>,
+}
+
+impl Pace {
+    /// So many finished in so long.
+    #[must_use]
+    pub fn seen(self, finished: i64, elapsed: Duration) -> Pace {
+        if elapsed < LEAST {
+            return self;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "no more tasks finish between two counts than a double can tell apart")]
+        let now = finished.max(0) as f64 / elapsed.as_secs_f64();
+        let weight = elapsed.as_secs_f64() / (elapsed + MEMORY).as_secs_f64();
+        Pace { per_second: Some(self.per_second.map_or(now, |before| before + (now - before) * weight)) }
+    }
+
+    /// When the next one is likely to have finished: from `least`, which nobody may undercut, to 10 s.
+    pub fn retry_after(self, least: Duration) -> Duration {
+        let likely = match self.per_second {
+            None => UNKNOWN,
+            Some(per_second) => Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(MOST),
+        };
+        likely.clamp(least, MOST.max(least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn who_is_sent_away_comes_back_when_the_next_one_is_likely_to_have_finished() {
+        let measured = Pace::default().seen(20, 1_000 * MS);
+        assert_eq!(measured.retry_after(10 * MS), 50 * MS);
+        assert_eq!(measured.retry_after(80 * MS), 80 * MS);
+        assert_eq!(Pace::default().retry_after(10 * MS), UNKNOWN);
+        assert_eq!(Pace::default().seen(0, 1_000 * MS).retry_after(10 * MS), MOST);
+    }
+
+    #[test]
+    fn the_pace_follows_what_is_seen_and_a_glance_says_nothing() {
+        let fast = Pace::default().seen(1_000, 1_000 * MS);
+        assert_eq!(fast.seen(0, 19 * MS), fast);
+        let slower = (0..20).fold(fast, |pace, _| pace.seen(1, 1_000 * MS));
+        assert!(slower.retry_after(MS) > 500 * MS, "{slower:?}");
+    }
+}

@@ -1,0 +1,262 @@
+//! Claim: calls wait in line, one line per queue; whoever serves the line takes READY tasks for all of them in one transaction.
+
+mod ahead;
+mod batch;
+mod dispatch;
+mod fresh;
+mod unread;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::delivery::Leases;
+use super::wake::held;
+use super::{ClaimCommand, Engine};
+use crate::domain::refusal::Refusal;
+pub use ahead::Marks;
+use batch::Call;
+pub use unread::Unread;
+
+/// The longest that a waiting call goes without a look at the database: every nudge may be lost.
+const POLL: Duration = Duration::from_secs(1);
+/// A line that nobody has stood in for so long is taken down.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The lines of waiting calls, by queue.
+#[derive(Default)]
+pub struct Dispatchers(Mutex<HashMap<i32, Arc<Line>>>);
+
+#[derive(Default)]
+struct Line {
+    calls: Mutex<VecDeque<Waiting>>,
+    /// A call came, or a task may have become READY.
+    changed: Notify,
+}
+
+struct Waiting {
+    call: Call,
+    /// Whether it goes on waiting when there is nothing. Changes only under the line's lock.
+    patient: Arc<AtomicBool>,
+    answer: oneshot::Sender<Result<Leases, Refusal>>,
+}
+
+impl Dispatchers {
+    /// A task of the queue may have become READY.
+    pub fn nudge(&self, queue_id: i32) {
+        if let Some(line) = held(&self.0).get(&queue_id) {
+            line.changed.notify_one();
+        }
+    }
+
+    /// Something may have become READY anywhere.
+    pub fn nudge_all(&self) {
+        held(&self.0).values().for_each(|line| line.changed.notify_one());
+    }
+
+    /// Whether anybody waits for this queue's tasks on this server.
+    pub fn anybody_waits(&self, queue_id: i32) -> bool {
+        held(&self.0).get(&queue_id).is_some_and(|line| !held(&line.calls).is_empty())
+    }
+}
+
+impl Engine {
+    /// Leases up to `max_tasks` READY tasks; waits for the first one as long as asked, at most until `until`. Empty is a normal answer.
+    pub async fn claim(&self, command: ClaimCommand, until: Option<Instant>) -> Result<Leases, Refusal> {
+        if self.0.drain.is_cancelled() {
+            return Ok(Leases::none(self));
+        }
+        let queue_id = self.named_queue(&command.queue).await?;
+        let wait_end = Instant::now() + command.wait;
+        let end = until.map_or(wait_end, |until| until.min(wait_end));
+        let claim = command.request_id.as_ref().map(|request| claim_id(&command, request.as_str()));
+        let call = Call {
+            id: Uuid::now_v7(),
+            claim,
+            worker: command.worker.to_string(),
+            slots: usize::try_from(command.max_tasks).unwrap_or(1),
+            span: command.lease_duration,
+            reports_effect: command.reports_effect,
+        };
+        let (id, waits) = (call.id, !command.wait.is_zero());
+        let patient = Arc::new(AtomicBool::new(waits));
+        let (answer, mut answered) = oneshot::channel();
+        let line = self.stand_in_line(queue_id, Waiting { call, patient: patient.clone(), answer });
+        if !waits {
+            return answered.await.unwrap_or_else(|_| Ok(Leases::none(self)));
+        }
+        let drains = tokio::select! {
+            biased;
+            leases = &mut answered => return leases.unwrap_or_else(|_| Ok(Leases::none(self))),
+            () = tokio::time::sleep_until(end) => false,
+            () = self.0.drain.cancelled() => true,
+        };
+        // Whose turn has come takes what it brings: where a transaction takes longer than workers wait, each would lease for those who
+        // have just gone, and nobody would ever get anything.
+        if !leave(&line, id, &patient) && !drains {
+            tokio::select! {
+                biased;
+                leases = &mut answered => return leases.unwrap_or_else(|_| Ok(Leases::none(self))),
+                () = until_passed(until) => {}
+                () = self.0.drain.cancelled() => {}
+            }
+        }
+        // From here on nothing can be handed to this call; what was handed to it just now is taken.
+        answered.close();
+        answered.try_recv().unwrap_or_else(|_| Ok(Leases::none(self)))
+    }
+
+    fn stand_in_line(&self, queue_id: i32, waiting: Waiting) -> Arc<Line> {
+        let mut lines = held(&self.0.dispatchers.0);
+        let line = lines.entry(queue_id).or_insert_with(|| {
+            let line = Arc::new(Line::default());
+            self.0.unsettled.spawn(serve(self.clone(), queue_id, line.clone()));
+            line
+        });
+        held(&line.calls).push_back(waiting);
+        line.changed.notify_one();
+        line.clone()
+    }
+}
+
+/// Ends a call's wait; whether it stood in the line still. Otherwise a transaction is under way for it, whatever that brings.
+fn leave(line: &Line, call: Uuid, patient: &AtomicBool) -> bool {
+    let mut calls = held(&line.calls);
+    patient.store(false, Ordering::Relaxed);
+    let place = calls.iter().position(|waiting| waiting.call.id == call);
+    place.is_some_and(|place| calls.remove(place).is_some())
+}
+
+/// Ends with the caller's patience, if that has an end.
+async fn until_passed(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Names a Claim, so that the same `request_id` from the same worker finds its leases again.
+fn claim_id(command: &ClaimCommand, request: &str) -> Uuid {
+    let mut hash = Sha256::new();
+    for part in [command.queue.as_str(), command.worker.as_str(), request] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let hash = hash.finalize();
+    Uuid::from_slice(&hash[..16]).unwrap_or_default()
+}
+
+/// Serves one queue's line until nobody has stood in it for a while, or the server drains.
+async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
+    loop {
+        if engine.0.drain.is_cancelled() {
+            return break_up(&engine, queue_id, &line);
+        }
+        // Registered before looking: what changes in between is not missed.
+        let changed = line.changed.notified();
+        // Whoever is about to call gets in first: the answers of the batch before have just gone out.
+        tokio::task::yield_now().await;
+        let batch = next_batch(&line);
+        if batch.is_empty() {
+            if rest(&engine, IDLE, changed).await && take_down(&engine, queue_id, &line) {
+                return;
+            }
+            continue;
+        }
+        let (full, again) = serve_once(&engine, queue_id, &line, batch).await;
+        if !full && !held(&line.calls).is_empty() {
+            let poll = POLL.mul_f64(0.5 + 0.5 * fastrand::f64());
+            let span = again.map_or(poll, |again| poll.min(again.saturating_duration_since(std::time::Instant::now())));
+            rest(&engine, span, changed).await;
+        }
+    }
+}
+
+/// Waits for a change, or the drain, but not longer than `span`; whether that passed.
+async fn rest(engine: &Engine, span: Duration, changed: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        () = changed => false,
+        () = engine.0.drain.cancelled() => false,
+        () = tokio::time::sleep(span) => true,
+    }
+}
+
+/// Nobody is served any more: who stands in the line gets nothing.
+fn break_up(engine: &Engine, queue_id: i32, line: &Line) {
+    let mut lines = held(&engine.0.dispatchers.0);
+    lines.remove(&queue_id);
+    held(&line.calls).clear();
+}
+
+fn take_down(engine: &Engine, queue_id: i32, line: &Line) -> bool {
+    let mut lines = held(&engine.0.dispatchers.0);
+    let idle = held(&line.calls).is_empty();
+    if idle {
+        lines.remove(&queue_id);
+    }
+    idle
+}
+
+/// The calls that the next transaction is for: those at the head of the line that still have a caller, each claim id once.
+fn next_batch(line: &Line) -> Vec<Waiting> {
+    let mut calls = held(&line.calls);
+    let (mut batch, mut later, mut slots) = (Vec::new(), VecDeque::new(), 0);
+    while let Some(waiting) = calls.pop_front() {
+        let twice = waiting.call.claim.is_some() && batch.iter().any(|other: &Waiting| other.call.claim == waiting.call.claim);
+        if waiting.answer.is_closed() {
+            continue;
+        }
+        if twice || (!batch.is_empty() && slots + waiting.call.slots > crate::domain::limits::BATCH) {
+            later.push_back(waiting);
+            continue;
+        }
+        slots += waiting.call.slots;
+        batch.push(waiting);
+    }
+    *calls = later;
+    batch
+}
+
+/// One transaction for the batch. Whoever got nothing and is patient goes back to the head of the line. Returns whether there may be
+/// more to take at once, and else when a rate lets the next task go.
+async fn serve_once(engine: &Engine, queue_id: i32, line: &Line, batch: Vec<Waiting>) -> (bool, Option<std::time::Instant>) {
+    let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
+    let begin = Instant::now();
+    let run = batch::run(engine, queue_id, &calls).await;
+    tracing::debug!(kind = "claim", calls = calls.len(), elapsed = ?begin.elapsed(), "a batch");
+    let batch::Served { leases: mut got, again } = match run {
+        Ok(served) => served,
+        Err(refusal) => {
+            for waiting in batch {
+                drop(waiting.answer.send(Err(refusal.clone())));
+            }
+            return (false, None);
+        }
+    };
+    let mut unserved = Vec::new();
+    let mut all_served = true;
+    for waiting in batch {
+        let leases = got.remove(&waiting.call.id);
+        all_served &= leases.is_some();
+        match leases {
+            // If the caller is gone, the leases come back here and are given back when they are dropped.
+            Some(leases) => drop(waiting.answer.send(Ok(leases))),
+            None => unserved.push(waiting),
+        }
+    }
+    let mut calls = held(&line.calls);
+    for waiting in unserved.into_iter().rev() {
+        if waiting.patient.load(Ordering::Relaxed) {
+            calls.push_front(waiting);
+        } else {
+            drop(waiting.answer.send(Ok(Leases::none(engine))));
+        }
+    }
+    (all_served, again)
+}

@@ -1,0 +1,42 @@
+//! Tells other servers which queues have new READY tasks, and, while somebody watches there, that there are new events: hints only, sent
+//! outside the write transactions, and not more often than `DEBOUNCE` and `EVENTS` say.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Loop, Tick};
+use crate::engine::Engine;
+
+const DEBOUNCE: Duration = Duration::from_millis(5);
+/// How long a server that found itself alone takes that for granted: no longer than the polls of a server that has just come.
+const ALONE: Duration = Duration::from_secs(1);
+const EVENTS: Duration = Duration::from_millis(10);
+
+/// How long a tick waits for something to tell.
+const QUIET: Duration = Duration::from_secs(30);
+
+pub(super) struct Notify {
+    engine: Engine,
+    server: Uuid,
+}
+
+impl Notify {
+    pub(super) fn new(engine: Engine, server: Uuid) -> Self {
+        Notify { engine, server }
+    }
+}
+
+impl Loop for Notify {
+    const NAME: &'static str = "notify";
+
+    async fn tick(&mut self) -> Tick {
+        let Ok(news) = tokio::time::timeout(QUIET, self.engine.untold()).await else { return Tick::Again };
+        match self.engine.tell_other_servers(self.server, &news).await {
+            Ok(false) => Tick::Rest(ALONE),
+            // Events alone are less urgent than work that somebody waits for, and there are more of them.
+            Ok(true) => Tick::Rest(if news.queues.is_empty() { EVENTS } else { DEBOUNCE }),
+            Err(_) => Tick::Failed,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Shares and ordering keys that nothing is left of: found unlocked, removed under their locks.
+
+use super::{Db, StoreError};
+
+/// A page of what was looked at, in order: which of it seemed idle, and where the next page begins (absent: there is none).
+pub struct IdlePage<K> {
+    pub idle: Vec<(i32, K)>,
+    pub next: Option<(i32, K)>,
+}
+
+fn page<K: Copy>(rows: Vec<((i32, K), bool)>, limit: i64) -> IdlePage<K> {
+    let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= limit;
+    let next = rows.last().filter(|_| full).map(|(key, _)| *key);
+    IdlePage { idle: rows.into_iter().filter(|(_, idle)| *idle).map(|(key, _)| key).collect(), next }
+}
+
+/// Up to `limit` shares from behind `after` on.
+pub async fn idle_shares(db: &Db, after: (i32, i32), limit: i64) -> Result<IdlePage<i32>, StoreError> {
+    let rows = sqlx::query_file!("src/store/sql/shares_idle.sql", after.0, after.1, limit).fetch_all(db.reads()).await?;
+    Ok(page(rows.into_iter().map(|row| ((row.queue_id, row.share_id), row.idle)).collect(), limit))
+}
+
+/// Removes those that are idle still, and that nobody holds; how many.
+pub async fn remove_shares(db: &Db, shares: &[(i32, i32)]) -> Result<u64, StoreError> {
+    let (queues, ids): (Vec<i32>, Vec<i32>) = shares.iter().copied().unzip();
+    let mut tx = db.begin().await?;
+    let rows = sqlx::query_file!("src/store/sql/shares_idle_lock.sql", &queues, &ids).fetch_all(tx.connection()).await?;
+    let (queues, ids): (Vec<i32>, Vec<i32>) = rows.into_iter().map(|row| (row.queue_id, row.share_id)).unzip();
+    let removed = sqlx::query_file!("src/store/sql/shares_remove.sql", &queues, &ids).execute(tx.connection()).await?;
+    tx.commit().await?;
+    Ok(removed.rows_affected())
+}
+
+/// Up to `limit` ordering keys from behind `after` on.
+pub async fn idle_keys(db: &Db, after: (i32, i64), limit: i64) -> Result<IdlePage<i64>, StoreError> {
+    let rows = sqlx::query_file!("src/store/sql/keys_idle.sql", after.0, after.1, limit).fetch_all(db.reads()).await?;
+    Ok(page(rows.into_iter().map(|row| ((row.queue_id, row.key_id), row.idle)).collect(), limit))
+}
+
+/// Removes those that are idle still, and that nobody holds; how many.
+pub async fn remove_keys(db: &Db, keys: &[(i32, i64)]) -> Result<u64, StoreError> {
+    let (queues, ids): (Vec<i32>, Vec<i64>) = keys.iter().copied().unzip();
+    let mut tx = db.begin().await?;
+    let rows = sqlx::query_file!("src/store/sql/keys_idle_lock.sql", &queues, &ids).fetch_all(tx.connection()).await?;
+    let (queues, ids): (Vec<i32>, Vec<i64>) = rows.into_iter().map(|row| (row.queue_id, row.key_id)).unzip();
+    let removed = sqlx::query_file!("src/store/sql/keys_remove.sql", &queues, &ids).execute(tx.connection()).await?;
+    tx.commit().await?;
+    Ok(removed.rows_affected())
+}

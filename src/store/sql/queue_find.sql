@@ -1,0 +1,8 @@
+-- queue_find.sql: a queue by its name, whole.
+-- Alone; or in PutQueue's transaction, in a later statement than queue_gate. Probes queues_one_per_name.
+SELECT queue_id, name, boundary, paused, on_unknown, on_repair, max_attempts, initial_backoff_us, max_backoff_us, multiplier, jitter,
+       default_ttl_us, lease_us, priority_step_us, deadline_margin_us, payload_retention_us,
+       result_retention_us, evidence_retention_us, stalled AS "stalled: Timestamp", max_in_flight, rate_per_second, rate_burst, max_unfinished,
+       etag
+FROM queues
+WHERE name = $1

@@ -1,0 +1,14 @@
+-- retention_payloads.sql: erases a page of payloads of tasks that ended by $4, from behind the mark on; how many, and where the page ends.
+-- In the retention transaction. Walks ended_by_time; probes the primary key.
+WITH page AS MATERIALIZED (
+    SELECT e.ended, e.uid FROM ended e
+    WHERE e.queue_id = $1 AND e.state <> 'REPAIR_REQUIRED' AND (e.ended, e.uid) > ($2::timestamptz, $3::uuid) AND e.ended <= $4
+    ORDER BY e.ended, e.uid LIMIT $5
+), gone AS (
+    DELETE FROM payloads p USING page WHERE p.queue_id = $1 AND p.uid = page.uid RETURNING p.uid
+)
+SELECT page.ended AS "ended!: Timestamp", page.uid AS "uid!", (SELECT count(*) FROM page) AS "looked!",
+       (SELECT count(*) FROM gone) AS "erased!"
+FROM page
+ORDER BY page.ended DESC, page.uid DESC
+LIMIT 1
