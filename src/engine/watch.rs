@@ -7,6 +7,7 @@ mod event;
 mod filter;
 mod history;
 mod hub;
+mod place;
 mod snapshot;
 mod tail;
 mod watcher;

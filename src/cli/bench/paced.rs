@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::errors::Errors;
 use super::leasehold::Leasehold;
-use super::measure::{Sample, millis, percentile};
+use super::measure::{Sample, line, millis, percentile};
 use super::plot::{Line, over_time};
 use super::scenarios::task_name;
 use super::{Failure, say};

@@ -29,7 +29,7 @@ pub struct TaskEvent {
     /// The attempt after the event, where it concerns one.
     pub attempt: Option<Attempt>,
     /// What the edge makes of it, once for all who watch.
-    encoded: OnceLock<Bytes>,
+    pub(super) encoded: OnceLock<Bytes>,
 }
 
 impl TaskEvent {

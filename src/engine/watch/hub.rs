@@ -116,6 +116,7 @@ pub struct Seat {
     topic: Topic,
     number: u64,
     mark: Arc<Mark>,
+    /// Only after this position is the watcher marked for what concerns it; up to there it reads the log, also what is not yet stable.
     joined: i64,
     _attendance: Attendance,
 }
@@ -314,11 +315,6 @@ fn leave_from<K: std::hash::Hash + Eq>(topics: &mut HashMap<K, Seats>, key: &K, 
 impl Seat {
     pub fn topic(&self) -> &Topic {
         &self.topic
-    }
-
-    /// Only after this position is the watcher marked for what concerns it; up to there it reads the log, also what is not yet stable.
-    pub fn joined(&self) -> i64 {
-        self.joined
     }
 
     pub fn filter(&self) -> &EventFilter {

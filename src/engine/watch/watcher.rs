@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::hub::{Ring, Seat, Topic};
+use super::place::Place;
 use super::snapshot::{Shown, Snapshot};
 use super::{Sight, TaskEvent, history};
 use crate::domain::catch_up::Pace;
@@ -30,13 +31,11 @@ pub struct Watcher {
     snapshot: Option<Box<Snapshot>>,
     shown: Shown,
     ready: VecDeque<Arc<TaskEvent>>,
-    /// Everything up to here was handed out; and was taken from the ring or the log.
+    /// Everything up to here was handed out.
     seen: i64,
-    taken: i64,
+    place: Place,
     /// Up to this revision a task's log has been read.
     revision: i64,
-    /// There may be more from this position on.
-    more: Option<i64>,
     pace: Pace,
     opened: Instant,
     /// When the connection that it came by is old; the watches of a connection don't all end at once.
@@ -72,9 +71,8 @@ impl Watcher {
             shown: Shown::default(),
             ready: VecDeque::new(),
             seen: begin,
-            taken: begin,
+            place: Place::after(begin),
             revision: 0,
-            more: Some(begin + 1),
             pace: Pace::default(),
             opened: now,
             ages,
@@ -153,7 +151,7 @@ impl Watcher {
             }
             let more = self.take().await?;
             if self.ready.is_empty() {
-                self.seen = self.seen.max(self.taken);
+                self.seen = self.seen.max(self.place.taken());
                 self.shown.passed(self.seen);
                 // Also within a long stretch of the log that holds nothing for this watcher.
                 if self.spoke.elapsed() >= self.bookmark_interval {
@@ -187,29 +185,19 @@ impl Watcher {
     /// Takes what there is, up to the stable position; whether there may be more at once.
     async fn take(&mut self) -> Result<bool, Refusal> {
         let stable = self.engine.hub().stable();
-        let from = match (self.more.take(), self.seat.take_mark()) {
-            (Some(more), Some(mark)) => more.min(mark),
-            (more, mark) => {
-                let Some(from) = more.or(mark) else {
-                    // Nothing up to here concerns this watcher.
-                    self.taken = self.taken.max(stable);
-                    self.pace.caught_up();
-                    return Ok(false);
-                };
-                from
-            }
+        let Some(from) = self.place.next(stable, self.seat.take_mark()) else {
+            self.pace.caught_up();
+            return Ok(false);
         };
-        let from = from.max(self.taken + 1);
         match self.seat.ring_from(from, HANDFUL) {
             Ring::Has { events, more } => {
-                self.taken = events.last().map_or(self.taken, |event| event.position);
+                self.place.ring_had(events.last().map(|event| event.position), more);
                 self.ready.extend(events);
-                self.more = more;
                 self.pace.caught_up();
             }
             Ring::Lost if from > stable => {
                 // The tail was at it when this watcher came, and passes it over: the log has it as soon as it is stable.
-                self.more = Some(from);
+                self.place.not_yet(from);
                 let stable = self.engine.hub().stable_at(from);
                 if let Ok(reached) = tokio::time::timeout_at(self.spoke + self.bookmark_interval, stable).await {
                     reached?;
@@ -240,10 +228,8 @@ impl Watcher {
             return Err(Refusal::WatcherTooSlow { last: self.seen });
         }
         self.revision = page.revision;
-        self.taken = self.taken.max(page.upto);
+        self.place.log_had(page.upto);
         self.ready.extend(page.events);
-        let in_the_log = stable.max(self.seat.joined());
-        self.more = (page.upto < in_the_log).then_some(page.upto + 1);
         Ok(())
     }
 
