@@ -4,10 +4,11 @@ mod ahead;
 mod batch;
 mod dispatch;
 mod fresh;
+mod lows;
 mod unread;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use super::{ClaimCommand, Engine};
 use crate::domain::refusal::Refusal;
 pub use ahead::Marks;
 use batch::Call;
+pub use lows::Lows;
 pub use unread::Unread;
 
 /// The longest that a waiting call goes without a look at the database: every nudge may be lost.
@@ -38,6 +40,10 @@ struct Line {
     calls: Mutex<VecDeque<Waiting>>,
     /// A call came, or a task may have become READY.
     changed: Notify,
+    /// How many calls the transaction under way is for; 0: there is none.
+    under_way: AtomicUsize,
+    /// Whether a second transaction is.
+    helped: AtomicBool,
 }
 
 struct Waiting {
@@ -119,8 +125,16 @@ impl Engine {
             self.0.unsettled.spawn(serve(self.clone(), queue_id, line.clone()));
             line
         });
-        held(&line.calls).push_back(waiting);
+        let mut calls = held(&line.calls);
+        calls.push_back(waiting);
+        let waiting = calls.len();
+        drop(calls);
         line.changed.notify_one();
+        // As many wait as the transaction under way is for: a second one has a batch of its own already.
+        let under_way = line.under_way.load(Ordering::Relaxed);
+        if under_way > 0 && waiting >= under_way && !line.helped.swap(true, Ordering::Relaxed) {
+            self.0.unsettled.spawn(help(self.clone(), queue_id, line.clone()));
+        }
         line.clone()
     }
 }
@@ -169,13 +183,26 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
             }
             continue;
         }
+        line.under_way.store(batch.len(), Ordering::Relaxed);
         let (full, again) = serve_once(&engine, queue_id, &line, batch).await;
+        line.under_way.store(0, Ordering::Relaxed);
         if !full && !held(&line.calls).is_empty() {
             let poll = POLL.mul_f64(0.5 + 0.5 * fastrand::f64());
             let span = again.map_or(poll, |again| poll.min(again.saturating_duration_since(std::time::Instant::now())));
             rest(&engine, span, changed).await;
         }
     }
+}
+
+/// Serves the line once, beside the transaction under way.
+async fn help(engine: Engine, queue_id: i32, line: Arc<Line>) {
+    let batch = next_batch(&line);
+    if !batch.is_empty() {
+        serve_once(&engine, queue_id, &line, batch).await;
+    }
+    line.helped.store(false, Ordering::Relaxed);
+    // What it put back into the line has not seen what became READY meanwhile.
+    line.changed.notify_one();
 }
 
 /// Waits for a change, or the drain, but not longer than `span`; whether that passed.
@@ -196,7 +223,7 @@ fn break_up(engine: &Engine, queue_id: i32, line: &Line) {
 
 fn take_down(engine: &Engine, queue_id: i32, line: &Line) -> bool {
     let mut lines = held(&engine.0.dispatchers.0);
-    let idle = held(&line.calls).is_empty();
+    let idle = held(&line.calls).is_empty() && !line.helped.load(Ordering::Relaxed);
     if idle {
         lines.remove(&queue_id);
     }

@@ -92,13 +92,13 @@ impl Engine {
         let Some(key_id) = row.and_then(|row| row.key_id) else {
             return Ok(obstacle(ObstacleKind::BehindKey, "it has come free just now".into(), None));
         };
-        if let Some(head) = store::key_head(self.db(), queue_id, key_id, found.position).await? {
+        if let Some(head) = store::key_head(self.db(), key_id, found.position).await? {
             let name = head.task_id.as_ref().map_or("", |id| id.as_str());
             let text = format!("task {name} keeps its ordering key and is {}", head.state);
             let blocker = head.task_id.map(|id| (id, head.uid));
             return Ok(Obstacle { blocker, ahead: Some(head.ahead + 1), ..obstacle(ObstacleKind::BehindKey, text, None) });
         }
-        let hold = store::key_hold(self.db(), queue_id, key_id, found.position).await?;
+        let hold = store::key_hold(self.db(), key_id, found.position).await?;
         let Some((id, uid)) = hold else {
             return Ok(obstacle(ObstacleKind::BehindKey, "its ordering key has come free just now".into(), None));
         };

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::refusal::Refusal;
-use crate::store::{Db, StoreError};
+use crate::store::{Db, Openings, StoreError};
 
 pub use crate::store::{By, Ear};
 pub use delivery::{Delivery, Leases};
@@ -50,7 +50,7 @@ pub use words::*;
 use admission::Admission;
 use batcher::Batcher;
 use cancel_tasks::Stride;
-use claim::{Dispatchers, Marks, Unread};
+use claim::{Dispatchers, Lows, Marks, Unread};
 use memory::Memory;
 use queues::Queues;
 use refused::Refused;
@@ -96,6 +96,7 @@ struct Inner {
     wakes: Wakes,
     dispatchers: Dispatchers,
     marks: Marks,
+    lows: Arc<Lows>,
     stride: Stride,
     left_off: LeftOff,
     unread: Unread,
@@ -143,6 +144,7 @@ impl Engine {
                 wakes: Wakes::default(),
                 dispatchers: Dispatchers::default(),
                 marks: Marks::default(),
+                lows: Arc::default(),
                 stride: Stride::default(),
                 left_off: LeftOff::default(),
                 unread: Unread::default(),
@@ -218,6 +220,15 @@ impl Engine {
         &self.0.db
     }
 
+    /// Tells this server's claims where they may find something new.
+    fn opened(&self, openings: &Openings) {
+        if !openings.is_empty() {
+            // First: who is woken looks from there on.
+            self.0.lows.lower(openings);
+            openings.iter().for_each(|(queue_id, _)| self.0.dispatchers.nudge(queue_id));
+        }
+    }
+
     /// After a commit: wakes whoever may care.
     fn committed(&self, aftermath: Aftermath) {
         let wakes = &self.0.wakes;
@@ -225,10 +236,8 @@ impl Engine {
         if let Some(due) = aftermath.due {
             wakes.due_at(due);
         }
-        for queue_id in &aftermath.woken {
-            self.0.dispatchers.nudge(*queue_id);
-        }
-        wakes.tell_others(aftermath.woken.into_iter());
+        self.opened(&aftermath.openings);
+        wakes.tell_others(&aftermath.openings);
         wakes.tell_events();
         self.0.hub.nudge();
     }
@@ -240,8 +249,7 @@ struct Aftermath {
     changed: Vec<uuid::Uuid>,
     /// The earliest moment at which time alone changes one of the tasks.
     due: Option<crate::domain::time::Timestamp>,
-    /// Queues that got a READY task.
-    woken: std::collections::BTreeSet<i32>,
+    openings: Openings,
 }
 
 /// What a caller is told of a failed transaction, and what the log says.

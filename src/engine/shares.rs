@@ -4,7 +4,7 @@ use super::{Engine, Page, PutShareCommand, Share, refusal_of, timed};
 use crate::domain::names::{FairnessKey, QueueName};
 use crate::domain::queue::Edit;
 use crate::domain::refusal::Refusal;
-use crate::store::{self, SharePolicyRow, StoreError};
+use crate::store::{self, Openings, SharePolicyRow, StoreError};
 
 impl Engine {
     /// Makes or changes a share; whether it was made. In force with the answer.
@@ -34,8 +34,10 @@ impl Engine {
     /// What was held back by a budget may run now.
     pub(super) fn budgets_changed(&self, queue_id: i32) {
         self.0.admission.forget(queue_id);
-        self.0.dispatchers.nudge(queue_id);
-        self.0.wakes.tell_others(std::iter::once(queue_id));
+        let mut openings = Openings::default();
+        openings.add_place(queue_id);
+        self.opened(&openings);
+        self.0.wakes.tell_others(&openings);
     }
 
     /// A page of a queue's shares, by key; the token is `=` and the last key of the page before.

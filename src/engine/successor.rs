@@ -63,7 +63,7 @@ impl Successor {
             aftermath.due = Some(live.due());
         }
         decision.events.iter().for_each(|event| changes.event(place.queue_id, place.uid, event));
-        aftermath.woken.extend(changes.write(tx).await?);
+        aftermath.openings.extend(changes.write(tx).await?.iter());
         Ok(aftermath)
     }
 }

@@ -110,7 +110,7 @@ impl Engine {
 
     /// False: no other server listens.
     pub async fn tell_other_servers(&self, server: Uuid, news: &News) -> Result<bool, Refusal> {
-        let told = store::tell_others(self.db(), server, news.queues.iter().copied(), news.events, news.watching);
+        let told = store::tell_others(self.db(), server, &news.openings, news.events, news.watching);
         timed(told).await.map_err(|error| refusal_of(&error))
     }
 
@@ -127,7 +127,7 @@ impl Engine {
     pub fn told(&self, heard: Option<&Heard>) {
         match heard {
             Some(heard) => {
-                heard.queues.iter().for_each(|queue_id| self.0.dispatchers.nudge(*queue_id));
+                self.opened(&heard.openings);
                 if heard.events {
                     self.0.hub.nudge();
                 }
@@ -136,6 +136,7 @@ impl Engine {
                 }
             }
             None => {
+                self.0.lows.forget();
                 self.0.dispatchers.nudge_all();
                 self.0.hub.nudge();
             }

@@ -1,7 +1,7 @@
 //! Hints that something may have changed: for claims that wait, for calls that wait for a task, for the due loop, and for other
 //! servers. All of them only shorten a wait; the truth is looked up, at the latest a second later.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::domain::time::Timestamp;
+use crate::store::Openings;
 
 /// A lock that goes on after a panic elsewhere: what it guards here are hints, whole after every statement.
 pub(super) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -30,8 +31,7 @@ pub struct Wakes {
 /// What one server tells the others. Hints only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Queues with new READY tasks.
-    pub queues: BTreeSet<i32>,
+    pub openings: Openings,
     /// There are new events.
     pub events: bool,
     /// Somebody there watches, and wants to hear of events for a while.
@@ -82,8 +82,8 @@ impl Wakes {
         self.due_changed.notified().await;
     }
 
-    pub fn tell_others(&self, queues: impl Iterator<Item = i32>) {
-        self.tell(|news| news.queues.extend(queues));
+    pub fn tell_others(&self, openings: &Openings) {
+        self.tell(|news| news.openings.extend(openings.iter()));
     }
 
     /// There are new events. Costs next to nothing while nobody watches at another server.

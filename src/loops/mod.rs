@@ -6,6 +6,7 @@ mod health;
 mod idle;
 mod keys;
 mod listener;
+mod lows;
 mod notify;
 mod partitions;
 mod retention;
@@ -146,6 +147,7 @@ pub fn start(ctx: &Context, tracker: &TaskTracker, shutdown: &CancellationToken)
         retention::Retention::new(engine()),
         tail::Tail::new(engine()),
         walks::Walks::new(engine()),
+        lows::Lows::new(engine()),
         notify::Notify::new(engine(), server),
         listener::Listener::new(engine(), &ctx.database_url, server),
         health::Health::new(engine(), pulse.clone(), ctx.serving.clone()),

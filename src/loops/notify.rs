@@ -35,7 +35,7 @@ impl Loop for Notify {
         match self.engine.tell_other_servers(self.server, &news).await {
             Ok(false) => Tick::Rest(ALONE),
             // Events alone are less urgent than work that somebody waits for, and there are more of them.
-            Ok(true) => Tick::Rest(if news.queues.is_empty() { EVENTS } else { DEBOUNCE }),
+            Ok(true) => Tick::Rest(if news.openings.is_empty() { EVENTS } else { DEBOUNCE }),
             Err(_) => Tick::Failed,
         }
     }

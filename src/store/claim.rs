@@ -3,6 +3,7 @@
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::dispatch::Spot;
 use super::rows::LiveRow;
 use super::{Db, StoreError, Tx};
 use crate::domain::task::Notes;
@@ -16,8 +17,8 @@ pub async fn lock_claims(tx: &mut Tx, claims: &[Uuid]) -> Result<(), StoreError>
 }
 
 /// Leases of earlier calls with these claim ids, locked; some may have run out. To be called after `lock_claims`.
-pub async fn claimed_before(tx: &mut Tx, queue_id: i32, claims: &[Uuid]) -> Result<Vec<LiveRow>, StoreError> {
-    Ok(sqlx::query_file_as!(LiveRow, "src/store/sql/claimed_before.sql", queue_id, claims).fetch_all(tx.connection()).await?)
+pub async fn claimed_before(tx: &mut Tx, claims: &[Uuid]) -> Result<Vec<LiveRow>, StoreError> {
+    Ok(sqlx::query_file_as!(LiveRow, "src/store/sql/claimed_before.sql", claims).fetch_all(tx.connection()).await?)
 }
 
 /// Makes the calls (in the order of `uids`) the holders of leases that they are answered with again.
@@ -50,11 +51,20 @@ pub async fn outlook(tx: &mut Tx, queue_id: i32) -> Result<Outlook, StoreError> 
     })
 }
 
-/// Locks up to `limit` READY tasks of a share, the next ones first; passes over what others hold, and over `overdue`.
-pub async fn pick(tx: &mut Tx, queue_id: i32, share_id: i32, overdue: &[Uuid], limit: i64) -> Result<Vec<LiveRow>, StoreError> {
-    Ok(sqlx::query_file_as!(LiveRow, "src/store/sql/claim_pick.sql", queue_id, share_id, overdue, limit)
+/// Locks up to `limit` READY tasks of a share from a place in its line on, the next ones first; passes over what others hold, and over
+/// `overdue`.
+pub async fn pick(tx: &mut Tx, share_id: i32, from: Spot, overdue: &[Uuid], limit: i64) -> Result<Vec<LiveRow>, StoreError> {
+    Ok(sqlx::query_file_as!(LiveRow, "src/store/sql/claim_pick.sql", share_id, overdue, limit, from.0, from.1)
         .fetch_all(tx.connection())
         .await?)
+}
+
+/// Of some places in shares' lines (queue, share, place): the queue and rank of the first READY task in front of it, where there is one.
+pub async fn in_front(db: &Db, places: &[(i32, i32, Spot)]) -> Result<Vec<(i32, i64)>, StoreError> {
+    let (queues, shares): (Vec<i32>, Vec<i32>) = places.iter().map(|(queue_id, share_id, _)| (*queue_id, *share_id)).unzip();
+    let (ranks, positions): (Vec<i64>, Vec<i64>) = places.iter().map(|(_, _, spot)| *spot).unzip();
+    let rows = sqlx::query_file!("src/store/sql/claim_in_front.sql", &queues, &shares, &ranks, &positions).fetch_all(db.reads());
+    Ok(rows.await?.into_iter().map(|row| (row.queue_id, row.rank)).collect())
 }
 
 /// Returns once everything that committed before it is on disk.

@@ -85,14 +85,15 @@ async fn read_field(tx: &mut Tx, dispatch: &Dispatch, limit: i64) -> Result<Fiel
     Ok(Field { contest, now, wake_at })
 }
 
-/// The next READY tasks of each share, at most as many of it as its depth says.
-pub async fn heads(tx: &mut Tx, queue_id: i32, depths: &[(i32, usize)]) -> Result<HashMap<i32, Vec<Head>>, StoreError> {
-    let shares: Vec<i32> = depths.iter().map(|(share, _)| *share).collect();
-    let depth: Vec<i64> = depths.iter().map(|(_, depth)| i64::try_from(*depth).unwrap_or(i64::MAX)).collect();
-    let rows = sqlx::query_file!("src/store/sql/claim_heads.sql", queue_id, &shares, &depth).fetch_all(tx.connection()).await?;
-    let mut heads: HashMap<i32, Vec<Head>> = HashMap::with_capacity(shares.len());
-    for row in rows {
-        heads.entry(row.share_id).or_default().push(Head { uid: row.uid, cost: row.cost });
+/// The next READY tasks of each share (its number, how many at most, and from where on in its line), and where they stand.
+pub async fn heads(tx: &mut Tx, looks: &[(i32, usize, Spot)]) -> Result<HashMap<i32, Vec<(Spot, Head)>>, StoreError> {
+    let shares: Vec<i32> = looks.iter().map(|(share, ..)| *share).collect();
+    let depths: Vec<i64> = looks.iter().map(|(_, depth, _)| i64::try_from(*depth).unwrap_or(i64::MAX)).collect();
+    let (ranks, positions): (Vec<i64>, Vec<i64>) = looks.iter().map(|(_, _, from)| *from).unzip();
+    let rows = sqlx::query_file!("src/store/sql/claim_heads.sql", &shares, &depths, &ranks, &positions);
+    let mut heads: HashMap<i32, Vec<(Spot, Head)>> = HashMap::with_capacity(shares.len());
+    for row in rows.fetch_all(tx.connection()).await? {
+        heads.entry(row.share_id).or_default().push(((row.rank, row.position), Head { uid: row.uid, cost: row.cost }));
     }
     Ok(heads)
 }
@@ -192,20 +193,20 @@ pub async fn charge(tx: &mut Tx, dispatch: &Dispatch, field: &Field, charges: &[
 
 /// Puts those of the `empty` shares to sleep that have no READY task, and parks those of the `full` ones that are at their cap. Passed
 /// over: those that somebody is waking, or of which somebody is ending a lease.
-pub async fn rest_shares(tx: &mut Tx, queue_id: i32, empty: &[i32], full: &[i32]) -> Result<(), StoreError> {
+pub async fn rest_shares(tx: &mut Tx, empty: &[i32], full: &[i32]) -> Result<(), StoreError> {
     if empty.is_empty() && full.is_empty() {
         return Ok(());
     }
     let both = [empty, full].concat();
-    let rows = sqlx::query_file!("src/store/sql/shares_sleepy.sql", queue_id, &both).fetch_all(tx.connection()).await?;
+    let rows = sqlx::query_file!("src/store/sql/shares_sleepy.sql", &both).fetch_all(tx.connection()).await?;
     let held: Vec<i32> = rows.into_iter().map(|row| row.share_id).collect();
     let of = |shares: &[i32]| held.iter().copied().filter(|id| shares.contains(id)).collect::<Vec<i32>>();
     let (empty, full) = (of(empty), of(full));
     if !empty.is_empty() {
-        sqlx::query_file!("src/store/sql/shares_sleep.sql", queue_id, &empty).execute(tx.connection()).await?;
+        sqlx::query_file!("src/store/sql/shares_sleep.sql", &empty).execute(tx.connection()).await?;
     }
     if !full.is_empty() {
-        sqlx::query_file!("src/store/sql/shares_park.sql", queue_id, &full).execute(tx.connection()).await?;
+        sqlx::query_file!("src/store/sql/shares_park.sql", &full).execute(tx.connection()).await?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Hints between servers (NOTIFY), and upkeep that no decision depends on.
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use uuid::Uuid;
 
@@ -8,23 +10,60 @@ use super::{Db, StoreError};
 
 const CHANNEL: &str = "leasehold_ready";
 /// Postgres refuses payloads of 8,000 bytes and more; what does not fit is found by the poll.
-const QUEUES: usize = 600;
+const QUEUES: usize = 230;
 
 /// How long the ear's connection may take to answer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// Beside the numbers of queues. A server that doesn't know a word passes it over.
+/// Beside the queues. A server that doesn't know a word passes it over.
 const EVENTS: &str = "events";
 const WATCHING: &str = "watching";
 
-/// Says to the other servers that these queues have new READY tasks, that there are new events, that somebody watches here.
+/// Queues in which a claim may find something that it did not find before, and the lowest rank of what has become READY there
+/// (`i64::MAX`: only a place came free).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Openings(BTreeMap<i32, i64>);
+
+impl Openings {
+    pub fn add(&mut self, queue_id: i32, rank: i64) {
+        let lowest = self.0.entry(queue_id).or_insert(rank);
+        *lowest = rank.min(*lowest);
+    }
+
+    /// Only a place came free.
+    pub fn add_place(&mut self, queue_id: i32) {
+        self.add(queue_id, i64::MAX);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (i32, i64)> {
+        self.0.iter().map(|(queue_id, rank)| (*queue_id, *rank))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Extend<(i32, i64)> for Openings {
+    fn extend<I: IntoIterator<Item = (i32, i64)>>(&mut self, openings: I) {
+        openings.into_iter().for_each(|(queue_id, rank)| self.add(queue_id, rank));
+    }
+}
+
+impl FromIterator<(i32, i64)> for Openings {
+    fn from_iter<I: IntoIterator<Item = (i32, i64)>>(openings: I) -> Self {
+        let mut all = Openings::default();
+        all.extend(openings);
+        all
+    }
+}
+
+/// Says to the other servers where claims may find something new, that there are new events, that somebody watches here.
 /// False: no other server listens.
-pub async fn tell_others(
-    db: &Db, server: Uuid, queues: impl Iterator<Item = i32>, events: bool, watching: bool,
-) -> Result<bool, StoreError> {
+pub async fn tell_others(db: &Db, server: Uuid, openings: &Openings, events: bool, watching: bool) -> Result<bool, StoreError> {
     let words = [events.then_some(EVENTS), watching.then_some(WATCHING)].into_iter().flatten();
     let text = words.fold(server.to_string(), |text, word| format!("{text} {word}"));
-    let text = queues.take(QUEUES).fold(text, |text, queue_id| format!("{text} {queue_id}"));
+    let text = openings.iter().take(QUEUES).fold(text, |text, (queue_id, rank)| format!("{text} {queue_id}:{rank}"));
     Ok(sqlx::query_file!("src/store/sql/others_tell.sql", text).fetch_optional(db.reads()).await?.is_some())
 }
 
@@ -37,8 +76,7 @@ pub async fn ensure_partitions(db: &Db) -> Result<i32, StoreError> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     pub from: Uuid,
-    /// They have new READY tasks.
-    pub queues: Vec<i32>,
+    pub openings: Openings,
     /// There are new events.
     pub events: bool,
     /// Somebody watches there.
@@ -80,9 +118,15 @@ impl Ear {
             match word {
                 EVENTS => heard.events = true,
                 WATCHING => heard.watching = true,
-                number => heard.queues.extend(number.parse::<i32>()),
+                opening => heard.openings.extend(self::opening(opening)),
             }
         }
         Ok(Some(heard))
     }
+}
+
+/// A queue and a rank; absent: a word that this version does not know.
+fn opening(word: &str) -> Option<(i32, i64)> {
+    let (queue_id, rank) = word.split_once(':')?;
+    Some((queue_id.parse().ok()?, rank.parse().ok()?))
 }

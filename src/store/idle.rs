@@ -16,34 +16,34 @@ fn page<K: Copy>(rows: Vec<((i32, K), bool)>, limit: i64) -> IdlePage<K> {
 
 /// Up to `limit` shares from behind `after` on.
 pub async fn idle_shares(db: &Db, after: (i32, i32), limit: i64) -> Result<IdlePage<i32>, StoreError> {
-    let rows = sqlx::query_file!("src/store/sql/shares_idle.sql", after.0, after.1, limit).fetch_all(db.reads()).await?;
+    let rows = sqlx::query_file!("src/store/sql/shares_idle.sql", after.1, limit).fetch_all(db.reads()).await?;
     Ok(page(rows.into_iter().map(|row| ((row.queue_id, row.share_id), row.idle)).collect(), limit))
 }
 
 /// Removes those that are idle still, and that nobody holds; how many.
 pub async fn remove_shares(db: &Db, shares: &[(i32, i32)]) -> Result<u64, StoreError> {
-    let (queues, ids): (Vec<i32>, Vec<i32>) = shares.iter().copied().unzip();
+    let ids: Vec<i32> = shares.iter().map(|(_, share_id)| *share_id).collect();
     let mut tx = db.begin().await?;
-    let rows = sqlx::query_file!("src/store/sql/shares_idle_lock.sql", &queues, &ids).fetch_all(tx.connection()).await?;
-    let (queues, ids): (Vec<i32>, Vec<i32>) = rows.into_iter().map(|row| (row.queue_id, row.share_id)).unzip();
-    let removed = sqlx::query_file!("src/store/sql/shares_remove.sql", &queues, &ids).execute(tx.connection()).await?;
+    let rows = sqlx::query_file!("src/store/sql/shares_idle_lock.sql", &ids).fetch_all(tx.connection()).await?;
+    let ids: Vec<i32> = rows.into_iter().map(|row| row.share_id).collect();
+    let removed = sqlx::query_file!("src/store/sql/shares_remove.sql", &ids).execute(tx.connection()).await?;
     tx.commit().await?;
     Ok(removed.rows_affected())
 }
 
 /// Up to `limit` ordering keys from behind `after` on.
 pub async fn idle_keys(db: &Db, after: (i32, i64), limit: i64) -> Result<IdlePage<i64>, StoreError> {
-    let rows = sqlx::query_file!("src/store/sql/keys_idle.sql", after.0, after.1, limit).fetch_all(db.reads()).await?;
+    let rows = sqlx::query_file!("src/store/sql/keys_idle.sql", after.1, limit).fetch_all(db.reads()).await?;
     Ok(page(rows.into_iter().map(|row| ((row.queue_id, row.key_id), row.idle)).collect(), limit))
 }
 
 /// Removes those that are idle still, and that nobody holds; how many.
 pub async fn remove_keys(db: &Db, keys: &[(i32, i64)]) -> Result<u64, StoreError> {
-    let (queues, ids): (Vec<i32>, Vec<i64>) = keys.iter().copied().unzip();
+    let ids: Vec<i64> = keys.iter().map(|(_, key_id)| *key_id).collect();
     let mut tx = db.begin().await?;
-    let rows = sqlx::query_file!("src/store/sql/keys_idle_lock.sql", &queues, &ids).fetch_all(tx.connection()).await?;
-    let (queues, ids): (Vec<i32>, Vec<i64>) = rows.into_iter().map(|row| (row.queue_id, row.key_id)).unzip();
-    let removed = sqlx::query_file!("src/store/sql/keys_remove.sql", &queues, &ids).execute(tx.connection()).await?;
+    let rows = sqlx::query_file!("src/store/sql/keys_idle_lock.sql", &ids).fetch_all(tx.connection()).await?;
+    let ids: Vec<i64> = rows.into_iter().map(|row| row.key_id).collect();
+    let removed = sqlx::query_file!("src/store/sql/keys_remove.sql", &ids).execute(tx.connection()).await?;
     tx.commit().await?;
     Ok(removed.rows_affected())
 }

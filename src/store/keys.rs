@@ -30,8 +30,8 @@ pub async fn make_keys(tx: &mut Tx, queues: &[i32], keys: &[String]) -> Result<(
 
 /// Locks the keys' rows in the one order; how many are still there.
 pub async fn lock_keys(tx: &mut Tx, keys: &[(i32, i64)]) -> Result<usize, StoreError> {
-    let (queues, ids): (Vec<i32>, Vec<i64>) = keys.iter().copied().unzip();
-    Ok(sqlx::query_file!("src/store/sql/keys_lock.sql", &queues, &ids).fetch_all(tx.connection()).await?.len())
+    let ids: Vec<i64> = keys.iter().map(|(_, key_id)| *key_id).collect();
+    Ok(sqlx::query_file!("src/store/sql/keys_lock.sql", &ids).fetch_all(tx.connection()).await?.len())
 }
 
 /// Head and the lowest `depth` BLOCKED tasks of each key. The keys must have been locked by an earlier statement.

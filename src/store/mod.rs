@@ -30,7 +30,7 @@ mod submit;
 mod transition;
 mod write;
 
-pub use claim::{Outlook, barrier, claimed_before, lock_claims, outlook, pick, restamp};
+pub use claim::{Outlook, barrier, claimed_before, in_front, lock_claims, outlook, pick, restamp};
 pub use columns::Place;
 pub use dispatch::{
     Charge, Dispatch, Field, Found, Head, Spot, Stretch, ahead, charge, field, heads, lock_dispatch, lock_picks, rest_shares,
@@ -38,7 +38,7 @@ pub use dispatch::{
 };
 pub use doctor::{Examination, Findings, RULES, Rule};
 pub use error::StoreError;
-pub use hints::{Ear, Heard, drop_partitions, ensure_partitions, tell_others};
+pub use hints::{Ear, Heard, Openings, drop_partitions, ensure_partitions, tell_others};
 pub use idle::{IdlePage, idle_keys, idle_shares, remove_keys, remove_shares};
 pub use keys::{HeldKey, KeyPlaces, find_keys, held_keys, key_places, lock_keys, make_keys};
 pub use log::{

@@ -169,7 +169,7 @@ pub async fn next_due(db: &Db) -> Result<(Timestamp, Option<Timestamp>), StoreEr
 
 /// How many READY tasks of the share go before this place; counted up to 10,000.
 pub async fn ahead_in_share(db: &Db, row: &LiveRow) -> Result<i64, StoreError> {
-    let found = sqlx::query_file!("src/store/sql/explain_ahead.sql", row.queue_id, row.share_id, row.rank, row.position);
+    let found = sqlx::query_file!("src/store/sql/explain_ahead.sql", row.share_id, row.rank, row.position);
     Ok(found.fetch_one(db.reads()).await?.ahead)
 }
 
@@ -181,13 +181,13 @@ pub struct KeyHead {
     pub ahead: i64,
 }
 
-pub async fn key_head(db: &Db, queue_id: i32, key_id: i64, position: i64) -> Result<Option<KeyHead>, StoreError> {
-    let row = sqlx::query_file!("src/store/sql/explain_head.sql", queue_id, key_id, position).fetch_optional(db.reads()).await?;
+pub async fn key_head(db: &Db, key_id: i64, position: i64) -> Result<Option<KeyHead>, StoreError> {
+    let row = sqlx::query_file!("src/store/sql/explain_head.sql", key_id, position).fetch_optional(db.reads()).await?;
     Ok(row.map(|row| KeyHead { task_id: TaskId::parse(&row.task_id).ok(), uid: row.uid, state: row.state, ahead: row.ahead }))
 }
 
 /// The open repair that holds an ordering key against a position, if one does.
-pub async fn key_hold(db: &Db, queue_id: i32, key_id: i64, position: i64) -> Result<Option<(String, Uuid)>, StoreError> {
-    let row = sqlx::query_file!("src/store/sql/explain_hold.sql", queue_id, key_id, position).fetch_optional(db.reads()).await?;
+pub async fn key_hold(db: &Db, key_id: i64, position: i64) -> Result<Option<(String, Uuid)>, StoreError> {
+    let row = sqlx::query_file!("src/store/sql/explain_hold.sql", key_id, position).fetch_optional(db.reads()).await?;
     Ok(row.map(|row| (row.task_id, row.uid)))
 }

@@ -64,7 +64,7 @@ impl Count {
     }
 
     pub async fn shares(&mut self, ids: &[i32]) -> Result<Vec<ShareRow>, StoreError> {
-        let rows = sqlx::query_file_as!(ShareRow, "src/store/sql/stats_shares.sql", self.queue_id, ids);
+        let rows = sqlx::query_file_as!(ShareRow, "src/store/sql/stats_shares.sql", ids);
         Ok(rows.fetch_all(self.tx.connection()).await?)
     }
 

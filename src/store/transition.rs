@@ -19,8 +19,8 @@ pub async fn lock_live(tx: &mut Tx, queues: &[i32], uids: &[Uuid]) -> Result<Vec
 }
 
 /// Locks finished tasks, to keep late evidence on them.
-pub async fn lock_tasks(tx: &mut Tx, queues: &[i32], uids: &[Uuid]) -> Result<(), StoreError> {
-    sqlx::query_file!("src/store/sql/lock_tasks.sql", queues, uids).fetch_all(tx.connection()).await?;
+pub async fn lock_tasks(tx: &mut Tx, uids: &[Uuid]) -> Result<(), StoreError> {
+    sqlx::query_file!("src/store/sql/lock_tasks.sql", uids).fetch_all(tx.connection()).await?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::columns::{EndedColumns, EventColumns, LiveColumns, Place};
-use super::{StoreError, Tx};
+use super::{Openings, StoreError, Tx};
 use crate::domain::event::Event;
 use crate::domain::task::{Ended, Live, State};
 
@@ -20,9 +20,10 @@ pub struct Changes {
     events: EventColumns,
     results: Vec<(i32, Uuid, Bytes)>,
     /// Shares that got a READY task.
-    wakes: BTreeSet<(i32, i32)>,
+    wakes: BTreeSet<i32>,
+    openings: Openings,
     /// Shares of which a lease ended.
-    freed: BTreeSet<(i32, i32)>,
+    freed: BTreeSet<i32>,
 }
 
 /// What is written by one statement, in this order.
@@ -61,12 +62,13 @@ impl Changes {
 
     /// A lease of this share's ended.
     pub fn freed(&mut self, place: &Place) {
-        self.freed.insert((place.queue_id, place.share_id));
+        self.freed.insert(place.share_id);
     }
 
     fn wake(&mut self, place: &Place, live: &Live) {
         if live.state == State::Ready {
-            self.wakes.insert((place.queue_id, place.share_id));
+            self.wakes.insert(place.share_id);
+            self.openings.add(place.queue_id, live.rank);
         }
     }
 
@@ -78,8 +80,8 @@ impl Changes {
         last.filter(|_| self.wakes.is_empty()).map(|(part, _)| part)
     }
 
-    /// Writes everything, events last. Returns the queues in which a claim may find something now that it didn't before.
-    pub async fn write(&self, tx: &mut Tx) -> Result<BTreeSet<i32>, StoreError> {
+    /// Writes everything, events last. Returns where a claim may find something now that it didn't before.
+    pub async fn write(&self, tx: &mut Tx) -> Result<Openings, StoreError> {
         let mut freed = self.freed.clone();
         let mut capped: Vec<Freed> = Vec::new();
         let with = self.tells();
@@ -95,20 +97,20 @@ impl Changes {
             capped.extend(write_live(tx, &self.unblocked, freed, events(Part::Unblocked)).await?);
         }
         if !self.wakes.is_empty() {
-            let (queues, shares): (Vec<i32>, Vec<i32>) = self.wakes.iter().copied().unzip();
-            let rows = sqlx::query_file!("src/store/sql/shares_hold.sql", &queues, &shares).fetch_all(tx.connection()).await?;
-            wake_shares(tx, rows.into_iter().filter(|row| !row.ready).map(|row| (row.queue_id, row.share_id))).await?;
+            let shares: Vec<i32> = self.wakes.iter().copied().collect();
+            let rows = sqlx::query_file!("src/store/sql/shares_hold.sql", &shares).fetch_all(tx.connection()).await?;
+            wake_shares(tx, rows.into_iter().filter(|row| !row.ready).map(|row| row.share_id)).await?;
         }
-        let parked: Vec<&Freed> = capped.iter().filter(|share| share.parked).collect();
+        let parked: Vec<i32> = capped.iter().filter(|share| share.parked).map(|share| share.share_id).collect();
         if !parked.is_empty() {
-            let (queues, shares): (Vec<i32>, Vec<i32>) = parked.iter().map(|share| (share.queue_id, share.share_id)).unzip();
-            sqlx::query_file!("src/store/sql/shares_unpark.sql", &queues, &shares).execute(tx.connection()).await?;
+            sqlx::query_file!("src/store/sql/shares_unpark.sql", &parked).execute(tx.connection()).await?;
         }
         if with.is_none() && !self.events.uid.is_empty() {
             write_events(tx, &self.events).await?;
         }
-        let ready = self.wakes.iter().map(|(queue_id, _)| *queue_id);
-        Ok(ready.chain(capped.iter().map(|share| share.queue_id)).collect())
+        let mut openings = self.openings.clone();
+        capped.iter().for_each(|share| openings.add_place(share.queue_id));
+        Ok(openings)
     }
 }
 
@@ -120,16 +122,16 @@ struct Freed {
 }
 
 /// Says of shares (held, and asleep until now) that they may have READY tasks.
-pub async fn wake_shares(tx: &mut Tx, asleep: impl Iterator<Item = (i32, i32)>) -> Result<(), StoreError> {
-    let (queues, shares): (Vec<i32>, Vec<i32>) = asleep.unzip();
-    if !queues.is_empty() {
-        sqlx::query_file!("src/store/sql/shares_wake.sql", &queues, &shares).execute(tx.connection()).await?;
+pub async fn wake_shares(tx: &mut Tx, asleep: impl Iterator<Item = i32>) -> Result<(), StoreError> {
+    let shares: Vec<i32> = asleep.collect();
+    if !shares.is_empty() {
+        sqlx::query_file!("src/store/sql/shares_wake.sql", &shares).execute(tx.connection()).await?;
     }
     Ok(())
 }
 
-async fn write_live(tx: &mut Tx, c: &LiveColumns, freed: BTreeSet<(i32, i32)>, e: &EventColumns) -> Result<Vec<Freed>, StoreError> {
-    let (queues, shares): (Vec<i32>, Vec<i32>) = freed.into_iter().unzip();
+async fn write_live(tx: &mut Tx, c: &LiveColumns, freed: BTreeSet<i32>, e: &EventColumns) -> Result<Vec<Freed>, StoreError> {
+    let freed: Vec<i32> = freed.into_iter().collect();
     let rows = sqlx::query_file!(
         "src/store/sql/write_live.sql",
         &c.queue_id,
@@ -161,8 +163,7 @@ async fn write_live(tx: &mut Tx, c: &LiveColumns, freed: BTreeSet<(i32, i32)>, e
         &c.updated as _,
         &c.first_lease as _,
         &c.notes as _,
-        &queues,
-        &shares,
+        &freed,
         &e.queue_id,
         &e.uid,
         &e.revision,
@@ -183,9 +184,9 @@ async fn write_live(tx: &mut Tx, c: &LiveColumns, freed: BTreeSet<(i32, i32)>, e
 }
 
 async fn write_ended(
-    tx: &mut Tx, c: &EndedColumns, results: &[(i32, Uuid, Bytes)], freed: BTreeSet<(i32, i32)>, e: &EventColumns,
+    tx: &mut Tx, c: &EndedColumns, results: &[(i32, Uuid, Bytes)], freed: BTreeSet<i32>, e: &EventColumns,
 ) -> Result<Vec<Freed>, StoreError> {
-    let (queues, shares): (Vec<i32>, Vec<i32>) = freed.into_iter().unzip();
+    let freed: Vec<i32> = freed.into_iter().collect();
     let rows = sqlx::query_file!(
         "src/store/sql/write_ended.sql",
         &c.queue_id,
@@ -214,8 +215,7 @@ async fn write_ended(
         &results.iter().map(|r| r.0).collect::<Vec<_>>(),
         &results.iter().map(|r| r.1).collect::<Vec<_>>(),
         &results.iter().map(|r| &r.2[..]).collect::<Vec<_>>() as _,
-        &queues,
-        &shares,
+        &freed,
         &e.queue_id,
         &e.uid,
         &e.revision,

@@ -54,6 +54,7 @@ mod schema;
 mod servers;
 mod shares;
 mod silence;
+mod snapshot;
 mod stale;
 mod stall;
 mod stats;

@@ -142,14 +142,7 @@ async fn grow(means: Means<'_>, target: Target) -> Result<Vec<Outcome>, Failure>
                 let side = usize::from(turn == round % 2);
                 let place = if side == 0 { &large } else { &small };
                 let sample = place.measure(means, &errors[side]).await?;
-                say!(
-                    "bench: {} {}, round {}/{}: {}",
-                    target.case.name(),
-                    place.size,
-                    round + 1,
-                    means.rounds,
-                    line(&sample)
-                );
+                say!("bench: {} {}, round {}/{}: {}", target.case.name(), place.size, round + 1, means.rounds, line(&sample));
                 samples[side].push(sample);
                 tokio::time::sleep(REST.min(means.plan.window)).await;
             }

@@ -97,7 +97,7 @@ impl Naive {
     pub async fn claim(&self, client: usize, place: Place) -> Result<Option<Held>, Failure> {
         let mut connection = self.connection(client).await;
         let mut tx = connection.begin().await?;
-        let pick = sqlx::query(include_str!("sql/naive_pick.sql")).bind(place.queue_id).bind(place.share_id);
+        let pick = sqlx::query(include_str!("sql/naive_pick.sql")).bind(place.share_id);
         let Some(picked) = pick.fetch_optional(&mut *tx).await? else { return Ok(None) };
         let (uid, task_id, payload): (Uuid, String, Vec<u8>) =
             (picked.try_get("uid")?, picked.try_get("task_id")?, picked.try_get("payload")?);

@@ -97,7 +97,11 @@ impl Round {
         let (marked, plain): (Vec<_>, Vec<_>) = depths.iter().partition(|(share, _)| self.passes_over(*share));
         let mut heads = HashMap::new();
         if !plain.is_empty() {
-            heads = store::heads(&mut self.tx, self.queue_id, &plain).await?;
+            let looks: Vec<_> = plain.iter().map(|(share, depth)| (*share, *depth, self.look.from(*share))).collect();
+            for (share, found) in store::heads(&mut self.tx, &looks).await? {
+                self.found(share, found.first().map(|(spot, _)| *spot));
+                heads.insert(share, found.into_iter().map(|(_, head)| head).collect());
+            }
         }
         if !marked.is_empty() {
             self.look_ahead(&marked, &mut heads).await?;

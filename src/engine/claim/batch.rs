@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::ahead::Mark;
 use super::dispatch;
+use super::lows::Look;
 use super::unread::Touched;
 use crate::domain::attempt::{self, Attempt};
 use crate::domain::limits::{ATTEMPT_BYTES, CLAIM_BYTES, HEARTBEATS_PER_LEASE, UNKNOWN_ATTEMPTS};
@@ -21,7 +22,7 @@ use crate::domain::task::{Command, Context, Grant, Live, Reply, Standing, head_s
 use crate::domain::time::Timestamp;
 use crate::engine::delivery::{Delivery, GivenBack, Leases, give_back};
 use crate::engine::{Aftermath, Engine, LeasedTask, refusal_of, timed};
-use crate::store::{self, Changes, Draw, LiveRow, Moment, Place, SpecRow, StoreError, Tx};
+use crate::store::{self, Changes, Draw, LiveRow, Moment, Place, SpecRow, Spot, StoreError, Tx};
 
 /// One Claim call.
 #[derive(Clone, Debug)]
@@ -130,16 +131,27 @@ pub(super) struct Round {
     pub(super) stale: HashSet<Uuid>,
     /// How far claims have looked in shares in which something is to be passed over.
     pub(super) marks: HashMap<i32, Mark>,
+    /// Where it begins to look in each share, and the first that it found.
+    pub(super) look: Look,
+    found: HashMap<i32, Spot>,
     /// The tasks that it dealt with: among them is the one that it fails by, if it fails by one.
     pub(super) touched: Arc<Touched>,
 }
 
 impl Round {
     async fn begin(engine: &Engine, queue_id: i32, touched: &Arc<Touched>) -> Result<Round, StoreError> {
+        let look = engine.0.lows.look(queue_id);
         let tx = engine.db().begin_claim(queue_id).await?;
-        let (judged, stale, read) = (HashSet::new(), HashSet::new(), HashMap::new());
+        let (judged, stale, read, found) = (HashSet::new(), HashSet::new(), HashMap::new(), HashMap::new());
         let (engine, marks, touched) = (engine.clone(), engine.0.marks.of(queue_id), touched.clone());
-        Ok(Round { tx, queue_id, fair: false, again: None, engine, read, judged, stale, marks, touched })
+        Ok(Round { tx, queue_id, fair: false, again: None, engine, read, judged, stale, marks, look, found, touched })
+    }
+
+    /// The first that a look found in a share's line (absent: nothing).
+    pub(super) fn found(&mut self, share_id: i32, first: Option<Spot>) {
+        if let Some(first) = first {
+            self.found.entry(share_id).and_modify(|before| *before = first.min(*before)).or_insert(first);
+        }
     }
 
     /// There may be something to lease after `span` (absent: nothing is known of that).
@@ -160,7 +172,7 @@ impl Round {
             return Ok(Vec::new());
         }
         store::lock_claims(&mut self.tx, &claims).await?;
-        store::claimed_before(&mut self.tx, self.queue_id, &claims).await
+        store::claimed_before(&mut self.tx, &claims).await
     }
 
     /// The next tasks, locked and in dispatch order, and then what the transaction knows once it holds them.
@@ -365,6 +377,7 @@ impl Round {
             give_back(engine.clone(), told.into_iter().filter_map(|(_, _, given)| given).collect());
             return Err(error);
         }
+        self.found.iter().for_each(|(share_id, first)| self.look.found(*share_id, *first));
         engine.committed(aftermath);
         let mut calls: HashMap<Uuid, (Vec<LeasedTask>, Vec<GivenBack>)> = HashMap::new();
         for (call, leased, given) in told {

@@ -29,7 +29,9 @@ async fn pick_from(round: &mut Round, share_id: i32, overdue: &[Uuid], wanted: u
     }
     let passed_over: Vec<Uuid> = overdue.iter().chain(&round.stale).copied().collect();
     let limit = i64::try_from(wanted).unwrap_or(i64::MAX);
-    let picked = store::pick(&mut round.tx, round.queue_id, share_id, &passed_over, limit).await?;
+    let from = round.look.from(share_id);
+    let picked = store::pick(&mut round.tx, share_id, from, &passed_over, limit).await?;
+    round.found(share_id, picked.first().map(|row| (row.rank, row.position)));
     round.touched.add(picked.iter().map(|row| row.uid));
     round.fresh(picked).await
 }
@@ -106,7 +108,7 @@ async fn pick_fairly(round: &mut Round, overdue: &[Uuid], wanted: usize) -> Resu
     if !charges.is_empty() {
         store::charge(&mut round.tx, &dispatch, &field, &charges).await?;
     }
-    store::rest_shares(&mut round.tx, queue_id, &empty, &full).await?;
+    store::rest_shares(&mut round.tx, &empty, &full).await?;
     Ok(picked)
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn finish(
             Fate::New { live, place, .. } => {
                 aftermath.due = Some(aftermath.due.map_or(live.due(), |due| due.min(live.due())));
                 if live.state == State::Ready {
-                    aftermath.woken.insert(place.queue_id);
+                    aftermath.openings.add(place.queue_id, live.rank);
                 }
                 let task = Task {
                     uid: place.uid,

@@ -166,7 +166,7 @@ async fn accept_once(engine: &Engine, items: &[Submission], patient: bool, atomi
         let (live, event) = accept(&item.spec, policy, now, key_busy);
         let share_id = share.share_id;
         if live.state == State::Ready && !share.awake {
-            asleep.insert((item.queue_id, share_id));
+            asleep.insert(share_id);
         }
         let first = positions.next().ok_or_else(StoreError::silent)?;
         let position = seat.map_or(first, |seat| seat.position);

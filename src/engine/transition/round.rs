@@ -41,8 +41,8 @@ async fn round(
     let mut tx = if patient { engine.db().begin_patient().await? } else { engine.db().begin().await? };
     let specs = Specs::read(engine, &mut tx, items, chosen).await?;
     if late {
-        let (queues, uids): (Vec<i32>, Vec<Uuid>) = specs.known.keys().copied().unzip();
-        store::lock_tasks(&mut tx, &queues, &uids).await?;
+        let uids: Vec<Uuid> = specs.known.keys().map(|(_, uid)| *uid).collect();
+        store::lock_tasks(&mut tx, &uids).await?;
     }
     let (places, keys) = lock_keys(&mut tx, &specs).await?;
     let mut tasks = Tasks::lock(&mut tx, &specs, &places, late).await?;

@@ -213,7 +213,9 @@ impl Tasks {
                 changes.freed(&entry.place);
                 // A place came free under the queue's own cap.
                 let capped = policies.get(&entry.place.queue_id).is_some_and(|(_, policy)| policy.budgets.max_in_flight.is_some());
-                aftermath.woken.extend(capped.then_some(entry.place.queue_id));
+                if capped {
+                    aftermath.openings.add_place(entry.place.queue_id);
+                }
             }
             match &entry.standing {
                 Standing::Ended(_) if entry.over => {}
@@ -230,7 +232,7 @@ impl Tasks {
         if !self.new_receipts.is_empty() {
             store::write_receipts(tx, &self.new_receipts).await?;
         }
-        aftermath.woken.extend(changes.write(tx).await?);
+        aftermath.openings.extend(changes.write(tx).await?.iter());
         Ok(aftermath)
     }
 

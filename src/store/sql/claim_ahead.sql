@@ -9,7 +9,7 @@ FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $
 CROSS JOIN LATERAL (
     WITH stretch AS MATERIALIZED (
         SELECT l.uid, l.cost, l.rank, l.position, l.deadline FROM live l
-        WHERE l.queue_id = $1 AND l.share_id = i.share_id AND l.state = 'READY'
+        WHERE l.share_id = i.share_id AND l.state = 'READY'
           AND (l.rank, l.position) >= (i.from_rank, i.from_position) AND (l.rank, l.position) < (i.end_rank, i.end_position)
         ORDER BY l.rank, l.position LIMIT i.span
     )
@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (
      WHERE s.deadline > (SELECT app_now()) AND NOT EXISTS (
          SELECT FROM tasks t
          CROSS JOIN LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(t.subjects) = 'array' THEN t.subjects END) AS v (subject)
-         WHERE t.queue_id = $1 AND t.uid = s.uid AND EXISTS (
+         WHERE t.uid = s.uid AND EXISTS (
              SELECT FROM subjects f
              WHERE f.queue_id = $1 AND f.subject_id = v.subject ->> 0 AND (f.revoked OR v.subject -> 1 < to_jsonb(f.min_version))
              OFFSET 0)

@@ -4,6 +4,6 @@ SELECT h.uid AS "uid!"
 FROM (SELECT a.share_id FROM shares a WHERE a.queue_id = $1 AND a.ready AND NOT a.parked ORDER BY a.tag, a.share_id LIMIT $2) AS s
 CROSS JOIN LATERAL (
     SELECT l.uid FROM live l
-    WHERE l.queue_id = $1 AND l.share_id = s.share_id AND l.state = 'READY'
+    WHERE l.share_id = s.share_id AND l.state = 'READY'
     ORDER BY l.rank, l.position LIMIT $3
 ) AS h

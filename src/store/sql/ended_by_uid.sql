@@ -5,4 +5,4 @@ SELECT e.queue_id, e.uid, e.key_id, e.position, e.state, e.cause, e.reason, e.re
        e.ended AS "ended: Timestamp", e.deadline AS "deadline: Timestamp", e.first_lease AS "first_lease: Timestamp",
        e.stage, e.worker, e.evidence AS "evidence: Json<Evidence>", e.notes AS "notes: Json<Notes>"
 FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN ended e ON e.queue_id = i.queue_id AND e.uid = i.uid
+CROSS JOIN LATERAL (SELECT * FROM ended e WHERE e.queue_id = i.queue_id AND e.uid = i.uid OFFSET 0) AS e

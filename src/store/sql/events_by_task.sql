@@ -3,5 +3,5 @@
 SELECT e.uid, e.revision, e.time AS "time: Timestamp", e.kind, e.previous_state, e.state, e.cause, e.attempt, e.token,
        e.worker, e.evidence AS "evidence: Json<Evidence>"
 FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN events e ON e.queue_id = i.queue_id AND e.uid = i.uid
+CROSS JOIN LATERAL (SELECT * FROM events e WHERE e.queue_id = i.queue_id AND e.uid = i.uid OFFSET 0) AS e
 ORDER BY e.uid, e.revision

@@ -9,6 +9,6 @@ SELECT app_now() AS "now!: Timestamp",
        (SELECT count(*) FROM (SELECT FROM live l WHERE l.queue_id = $1 AND l.share_id = $2 AND l.state = 'LEASED'
                               LIMIT coalesce(s.max_in_flight, 0)) AS busy) AS "share_leased!"
 FROM queues q
-JOIN shares s ON s.queue_id = q.queue_id AND s.share_id = $2
+JOIN shares s ON s.share_id = $2
 LEFT JOIN dispatch d ON d.queue_id = q.queue_id
 WHERE q.queue_id = $1

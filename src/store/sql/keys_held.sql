@@ -10,8 +10,8 @@ FROM (SELECT DISTINCT r.queue_id, r.key_id
 JOIN queues q ON q.queue_id = r.queue_id
 LEFT JOIN LATERAL (
     SELECT l.uid FROM live l
-    WHERE q.on_repair = 'CONTINUE' AND l.queue_id = r.queue_id AND l.key_id = r.key_id AND l.state = 'BLOCKED'
-      AND NOT EXISTS (SELECT FROM live h WHERE h.queue_id = r.queue_id AND h.key_id = r.key_id AND h.state <> 'BLOCKED')
+    WHERE q.on_repair = 'CONTINUE' AND l.key_id = r.key_id AND l.state = 'BLOCKED'
+      AND NOT EXISTS (SELECT FROM live h WHERE h.key_id = r.key_id AND h.state <> 'BLOCKED')
     ORDER BY l.position LIMIT 1
 ) AS b ON true
 ORDER BY r.queue_id, r.key_id

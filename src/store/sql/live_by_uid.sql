@@ -8,4 +8,4 @@ SELECT l.queue_id, l.uid, l.share_id, l.key_id, l.position, l.state, l.revision,
        l.claim_id, l.cancel_cause, l.cancel_reason, l.accepted AS "accepted: Timestamp", l.updated AS "updated: Timestamp",
        l.first_lease AS "first_lease: Timestamp", l.notes AS "notes: Json<Notes>"
 FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN live l ON l.queue_id = i.queue_id AND l.uid = i.uid
+CROSS JOIN LATERAL (SELECT * FROM live l WHERE l.queue_id = i.queue_id AND l.uid = i.uid OFFSET 0) AS l

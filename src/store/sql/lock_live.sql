@@ -7,7 +7,5 @@ SELECT l.queue_id, l.uid, l.share_id, l.key_id, l.position, l.state, l.revision,
        l.effect_begun AS "effect_begun: Timestamp", l.reports_effect, l.heartbeat AS "heartbeat: Timestamp", l.call_id,
        l.claim_id, l.cancel_cause, l.cancel_reason, l.accepted AS "accepted: Timestamp", l.updated AS "updated: Timestamp",
        l.first_lease AS "first_lease: Timestamp", l.notes AS "notes: Json<Notes>"
-FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN live l ON l.queue_id = i.queue_id AND l.uid = i.uid
-ORDER BY l.queue_id, l.uid
-FOR UPDATE OF l
+FROM (SELECT i.queue_id, i.uid FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid) ORDER BY i.queue_id, i.uid) AS i
+CROSS JOIN LATERAL (SELECT * FROM live l WHERE l.queue_id = i.queue_id AND l.uid = i.uid FOR UPDATE) AS l

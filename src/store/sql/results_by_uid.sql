@@ -2,4 +2,4 @@
 -- Alone. Probes the primary key.
 SELECT r.uid, r.result
 FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN results r ON r.queue_id = i.queue_id AND r.uid = i.uid
+CROSS JOIN LATERAL (SELECT * FROM results r WHERE r.queue_id = i.queue_id AND r.uid = i.uid OFFSET 0) AS r

@@ -5,11 +5,11 @@ SELECT i.queue_id AS "queue_id!", i.share_id AS "share_id!",
        CASE WHEN i.share_id = 0
             THEN (SELECT count(*) FROM (SELECT FROM live l WHERE l.queue_id = i.queue_id LIMIT i.most) AS unfinished)
             ELSE (SELECT count(*) FROM (
-                (SELECT 1 FROM live l WHERE l.queue_id = i.queue_id AND l.share_id = i.share_id AND l.state = 'READY' LIMIT i.most)
+                (SELECT 1 FROM live l WHERE l.share_id = i.share_id AND l.state = 'READY' LIMIT i.most)
                 UNION ALL
                 (SELECT 1 FROM live l WHERE l.queue_id = i.queue_id AND l.share_id = i.share_id AND l.state = 'LEASED' LIMIT i.most)
                 UNION ALL
-                (SELECT 1 FROM live l WHERE l.queue_id = i.queue_id AND l.share_id = i.share_id
+                (SELECT 1 FROM live l WHERE l.share_id = i.share_id
                     AND l.state IN ('SCHEDULED', 'BLOCKED', 'RETRY_AT') LIMIT i.most)) AS unfinished)
        END AS "unfinished!"
 FROM unnest($1::int[], $2::int[], $3::bigint[]) AS i (queue_id, share_id, most)

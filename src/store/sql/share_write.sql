@@ -5,4 +5,4 @@ UPDATE shares s
 SET tag = v.virtual_time + greatest(s.tag - v.virtual_time, 0) * s.weight / $3,
     weight = $3, max_in_flight = $4, rate_per_second = $5, rate_burst = $6, max_unfinished = $7, etag = $8, parked = false, wake_at = NULL
 FROM (SELECT coalesce((SELECT d.virtual_time FROM dispatch d WHERE d.queue_id = $1), 0) AS virtual_time) AS v
-WHERE s.queue_id = $1 AND s.share_id = $2
+WHERE s.share_id = $2

@@ -3,12 +3,12 @@
 SELECT s.queue_id, s.share_id,
        (s.weight = 1 AND s.max_in_flight IS NULL AND s.rate_per_second IS NULL AND s.max_unfinished IS NULL
         AND (s.tag <= coalesce((SELECT d.virtual_time FROM dispatch d WHERE d.queue_id = s.queue_id), 0)
-             OR NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id))
-        AND NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id AND l.share_id = s.share_id AND l.state = 'READY')
-        AND NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id AND l.share_id = s.share_id AND l.state = 'LEASED')
-        AND NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id AND l.share_id = s.share_id
-                                             AND l.state IN ('SCHEDULED', 'BLOCKED', 'RETRY_AT'))) AS "idle!"
+             OR NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id OFFSET 0))
+        AND NOT EXISTS (SELECT FROM live l WHERE l.share_id = s.share_id AND l.state = 'READY' OFFSET 0)
+        AND NOT EXISTS (SELECT FROM live l WHERE l.queue_id = s.queue_id AND l.share_id = s.share_id AND l.state = 'LEASED' OFFSET 0)
+        AND NOT EXISTS (SELECT FROM live l WHERE l.share_id = s.share_id
+                                             AND l.state IN ('SCHEDULED', 'BLOCKED', 'RETRY_AT') OFFSET 0)) AS "idle!"
 FROM shares s
-WHERE (s.queue_id, s.share_id) > ($1::int, $2::int)
-ORDER BY s.queue_id, s.share_id
-LIMIT $3
+WHERE s.share_id > $1
+ORDER BY s.share_id
+LIMIT $2

@@ -5,4 +5,4 @@ SELECT t.queue_id, t.uid, t.task_id, t.kind, t.content_type, t.target, t.event_i
        t.labels AS "labels: Json<std::collections::BTreeMap<String, String>>", t.options AS "options: Json<Options>",
        t.digest
 FROM unnest($1::int[], $2::text[]) AS i (queue_id, task_id)
-JOIN tasks t ON t.queue_id = i.queue_id AND t.task_id = i.task_id
+CROSS JOIN LATERAL (SELECT * FROM tasks t WHERE t.queue_id = i.queue_id AND t.task_id = i.task_id OFFSET 0) AS t

@@ -5,4 +5,5 @@ SELECT t.queue_id, t.uid, t.task_id, t.kind, t.content_type, t.target, t.event_i
        t.labels AS "labels: Json<std::collections::BTreeMap<String, String>>", t.options AS "options: Json<Options>",
        t.digest
 FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
-JOIN tasks t ON t.queue_id = i.queue_id AND t.uid = i.uid
+CROSS JOIN LATERAL (SELECT * FROM tasks t WHERE t.uid = i.uid OFFSET 0) AS t
+WHERE t.queue_id = i.queue_id

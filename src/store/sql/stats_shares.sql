@@ -2,4 +2,4 @@
 -- In the read transaction of a count. Probes the primary key.
 SELECT s.share_id, s.fairness_key, s.weight, s.tag
 FROM shares s
-WHERE s.queue_id = $1 AND s.share_id = ANY ($2::int[])
+WHERE s.share_id = ANY ($1::int[])

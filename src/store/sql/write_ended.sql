@@ -1,9 +1,12 @@
 -- write_ended.sql: moves tasks from `live` to `ended`, with their results, opens the repairs of those that need people, and adds to the
--- log ($29 to $40) what is to be told last in its transaction. Then holds the shares of which leases ended ($27, $28), so that none is
+-- log ($28 to $39) what is to be told last in its transaction. Then holds the shares of which leases ended ($27), so that none is
 -- parked meanwhile, and tells those that have a cap.
 -- In the transition transaction, before write_live unblocks a successor: a key has one head at any instant.
 WITH gone AS (
-    DELETE FROM live l USING unnest($1::int[], $2::uuid[]) AS i (queue_id, uid) WHERE l.queue_id = i.queue_id AND l.uid = i.uid
+    DELETE FROM live l
+    USING (SELECT h.at FROM unnest($1::int[], $2::uuid[]) AS i (queue_id, uid)
+           CROSS JOIN LATERAL (SELECT l.ctid AS at FROM live l WHERE l.queue_id = i.queue_id AND l.uid = i.uid OFFSET 0) AS h) AS i
+    WHERE l.ctid = i.at
 ), kept AS (
     INSERT INTO results (queue_id, uid, result)
     SELECT r.queue_id, r.uid, r.result FROM unnest($24::int[], $25::uuid[], $26::bytea[]) AS r (queue_id, uid, result)
@@ -27,13 +30,13 @@ WITH gone AS (
 ), told AS (
     INSERT INTO events (queue_id, uid, revision, time, kind, previous_state, state, cause, attempt, token, worker, evidence)
     SELECT i.queue_id, i.uid, i.revision, i.time, i.kind, i.previous_state, i.state, i.cause, i.attempt, i.token, i.worker, i.evidence
-    FROM unnest($29::int[], $30::uuid[], $31::bigint[], $32::timestamptz[], $33::text[], $34::text[], $35::text[], $36::text[],
-                $37::int[], $38::bigint[], $39::text[], $40::jsonb[])
+    FROM unnest($28::int[], $29::uuid[], $30::bigint[], $31::timestamptz[], $32::text[], $33::text[], $34::text[], $35::text[],
+                $36::int[], $37::bigint[], $38::text[], $39::jsonb[])
          WITH ORDINALITY AS i (queue_id, uid, revision, time, kind, previous_state, state, cause, attempt, token, worker, evidence, ord)
     ORDER BY i.ord
 )
 SELECT s.queue_id, s.share_id, (s.parked AND s.wake_at IS NULL) AS "parked!", s.max_in_flight IS NOT NULL AS "capped!"
-FROM unnest($27::int[], $28::int[]) AS f (queue_id, share_id)
-JOIN shares s ON s.queue_id = f.queue_id AND s.share_id = f.share_id
-ORDER BY s.queue_id, s.share_id
+FROM shares s
+WHERE s.share_id = ANY ($27::int[])
+ORDER BY s.share_id
 FOR KEY SHARE OF s

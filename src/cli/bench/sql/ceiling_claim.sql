@@ -3,7 +3,7 @@
 WITH now AS MATERIALIZED (SELECT app_now() AS at),
 picked AS MATERIALIZED (
     SELECT l.uid FROM live l
-    WHERE l.queue_id = $1 AND l.share_id = $2 AND l.state = 'READY'
+    WHERE l.share_id = $2 AND l.state = 'READY'
     ORDER BY l.rank, l.position
     LIMIT $3
     FOR UPDATE OF l SKIP LOCKED

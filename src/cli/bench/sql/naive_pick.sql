@@ -5,7 +5,7 @@ SELECT l.uid, l.attempt, l.revision, l.deadline, t.task_id, t.kind, t.content_ty
 FROM live l
 JOIN tasks t ON t.queue_id = l.queue_id AND t.uid = l.uid
 JOIN payloads p ON p.queue_id = l.queue_id AND p.uid = l.uid
-WHERE l.queue_id = $1 AND l.share_id = $2 AND l.state = 'READY'
+WHERE l.share_id = $1 AND l.state = 'READY'
 ORDER BY l.rank, l.position
 LIMIT 1
 FOR UPDATE OF l SKIP LOCKED
