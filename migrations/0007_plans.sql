@@ -2,6 +2,8 @@
 -- say that there are no such tasks, or one, it looks as good as the right one: an ANALYZE of an almost empty table, or none, and each
 -- claim walks the whole queue until the next. Tasks, shares, keys and claims have numbers that are unique by themselves, so what is asked by
 -- those is asked without the queue, and nothing else fits.
+-- In the order in which those write that are at work meanwhile: they wait.
+LOCK TABLE tasks, ordering_keys, shares, live, ended, repairs;
 DROP INDEX live_ready_by_share;
 CREATE INDEX live_ready_by_share ON live (share_id, rank, position) WHERE state = 'READY';
 DROP INDEX live_waiting_by_share;

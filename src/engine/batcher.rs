@@ -2,21 +2,26 @@
 //! wait when idle.
 //!
 //! Several transactions may be under way at once, each on a *lane*. The first one leaves with whatever is there. Another one leaves
-//! beside it only when at least as much waits as the largest of those under way carries: a second lane that left with every single
-//! call would make of each flood a train of tiny batches, all of them paying for a commit of their own. A transaction that is stuck on
-//! a held row with few items so never stops many others.
+//! beside it only when at least as much waits as the largest of those under way carries, and enough to be worth a transaction of its own:
+//! a second lane that left with every few calls would make of each flood a train of tiny batches, all of them paying for a commit. Beside
+//! one that is slow, stuck on a held row perhaps, it leaves with as much as that one carries, however little.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use super::wake::held;
 use crate::domain::limits::BATCH;
 use crate::domain::refusal::Refusal;
+
+/// So many items are worth a transaction beside one that will soon be over: it costs about as much as ten items do.
+pub(super) const WORTH_A_LANE: usize = 16;
+/// What a transaction takes at most while all is well.
+const SLOW: Duration = Duration::from_millis(20);
 
 /// How many items may wait in one batcher before it says that the server carries as much as it may.
 const WAITING: usize = 50_000;
@@ -42,6 +47,8 @@ pub struct Batcher<I, O>(Arc<Station<I, O>>);
 struct Station<I, O> {
     kind: &'static str,
     lanes: usize,
+    /// A transaction that takes longer holds up nobody.
+    slow: Duration,
     run: Box<Run<I, O>>,
     yard: Mutex<Yard<I, O>>,
 }
@@ -51,8 +58,16 @@ struct Yard<I, O> {
     waiting: VecDeque<Ticket<I, O>>,
     /// Items of the tickets that wait.
     items: usize,
-    /// How many items each transaction under way carries; 0 while it has yet to take them in.
-    under_way: Vec<usize>,
+    under_way: Vec<UnderWay>,
+    next: u64,
+}
+
+/// A transaction under way.
+struct UnderWay {
+    number: u64,
+    /// How many items it carries; 0 while it has yet to take them in.
+    items: usize,
+    slow: bool,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
@@ -63,9 +78,17 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         F: Fn(Vec<Ticket<I, O>>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let yard = Mutex::new(Yard { waiting: VecDeque::new(), items: 0, under_way: Vec::with_capacity(lanes) });
+        Self::start_with(kind, lanes, SLOW, run)
+    }
+
+    fn start_with<F, Fut>(kind: &'static str, lanes: usize, slow: Duration, run: F) -> Self
+    where
+        F: Fn(Vec<Ticket<I, O>>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let yard = Mutex::new(Yard { waiting: VecDeque::new(), items: 0, under_way: Vec::with_capacity(lanes), next: 0 });
         let run: Box<Run<I, O>> = Box::new(move |tickets| Box::pin(run(tickets)));
-        Batcher(Arc::new(Station { kind, lanes, run, yard }))
+        Batcher(Arc::new(Station { kind, lanes, slow, run, yard }))
     }
 
     /// The answers to `items`, in their order. All of them go into one transaction.
@@ -81,7 +104,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             yard.leaves(self.0.lanes)
         };
         if leave {
-            tokio::spawn(self.0.clone().lane());
+            self.0.clone().open_lane();
         }
         answers.await.map_err(|_| Refusal::Bug("a batch ended without an answer".into()))
     }
@@ -91,17 +114,19 @@ impl<I, O> Yard<I, O> {
     /// Whether another transaction may leave now; if so, its lane is taken.
     fn leaves(&mut self, lanes: usize) -> bool {
         // One that has yet to take its items in will take these too.
-        let gathering = self.under_way.contains(&0);
-        let largest = self.under_way.iter().copied().max().unwrap_or(0);
-        let leaves = !self.waiting.is_empty() && !gathering && self.under_way.len() < lanes && self.items >= largest;
+        let gathering = self.under_way.iter().any(|other| other.items == 0);
+        let largest = self.under_way.iter().map(|other| other.items).max().unwrap_or(0);
+        let least = if self.under_way.iter().all(|other| other.slow) { largest } else { largest.max(WORTH_A_LANE) };
+        let leaves = !self.waiting.is_empty() && !gathering && self.under_way.len() < lanes && self.items >= least;
         if leaves {
-            self.under_way.push(0);
+            self.next += 1;
+            self.under_way.push(UnderWay { number: self.next, items: 0, slow: false });
         }
         leaves
     }
 
-    /// The next batch, onto the lane that was taken for it.
-    fn take(&mut self) -> Vec<Ticket<I, O>> {
+    /// The next batch, onto the lane that was taken for it, and that lane's number.
+    fn take(&mut self) -> (Vec<Ticket<I, O>>, u64) {
         let (mut tickets, mut size) = (Vec::new(), 0);
         while let Some(next) = self.waiting.front() {
             if !tickets.is_empty() && size + next.items.len() > BATCH {
@@ -111,30 +136,51 @@ impl<I, O> Yard<I, O> {
             tickets.extend(self.waiting.pop_front());
         }
         self.items -= size;
-        if let Some(lane) = self.under_way.iter_mut().find(|carried| **carried == 0) {
-            *lane = size;
-        }
-        tickets
+        let lane = self.under_way.iter_mut().find(|lane| lane.items == 0);
+        let number = lane.map_or(0, |lane| {
+            lane.items = size;
+            lane.number
+        });
+        (tickets, number)
     }
 
-    fn arrives(&mut self, size: usize) {
-        if let Some(lane) = self.under_way.iter().position(|carried| *carried == size) {
-            self.under_way.swap_remove(lane);
-        }
+    fn is_slow(&mut self, number: u64) {
+        self.under_way.iter_mut().filter(|lane| lane.number == number).for_each(|lane| lane.slow = true);
+    }
+
+    fn arrives(&mut self, number: u64) {
+        self.under_way.retain(|lane| lane.number != number);
     }
 }
 
 impl<I: Send + 'static, O: Send + 'static> Station<I, O> {
+    fn open_lane(self: Arc<Self>) {
+        // Boxed, for a lane may open another one.
+        let lane: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(self.lane());
+        tokio::spawn(lane);
+    }
+
     /// Carries out batches until no other may leave.
     async fn lane(self: Arc<Self>) {
         loop {
             // Whoever is about to call gets in first: the answers of the batch before have just gone out.
             tokio::task::yield_now().await;
-            let tickets = held(&self.yard).take();
+            let (tickets, number) = held(&self.yard).take();
             let (calls, items) = (tickets.len(), tickets.iter().map(|ticket| ticket.items.len()).sum::<usize>());
-            let lane = Lane { station: &self, items };
+            let lane = Lane { station: &self, number };
             let begin = Instant::now();
-            (self.run)(tickets).await;
+            let mut run = (self.run)(tickets);
+            if tokio::time::timeout(self.slow, &mut run).await.is_err() {
+                let leaves = {
+                    let mut yard = held(&self.yard);
+                    yard.is_slow(number);
+                    yard.leaves(self.lanes)
+                };
+                if leaves {
+                    self.clone().open_lane();
+                }
+                run.await;
+            }
             tracing::debug!(kind = self.kind, calls, items, elapsed = ?begin.elapsed(), "a batch");
             drop(lane);
             if !held(&self.yard).leaves(self.lanes) {
@@ -147,12 +193,12 @@ impl<I: Send + 'static, O: Send + 'static> Station<I, O> {
 /// A lane that is free again when this is dropped, also by a panic.
 struct Lane<'a, I, O> {
     station: &'a Station<I, O>,
-    items: usize,
+    number: u64,
 }
 
 impl<I, O> Drop for Lane<'_, I, O> {
     fn drop(&mut self) {
-        held(&self.station.yard).arrives(self.items);
+        held(&self.station.yard).arrives(self.number);
     }
 }
 
@@ -169,10 +215,10 @@ mod tests {
     }
 
     impl Held {
-        fn with_lanes(lanes: usize) -> Held {
+        fn with_lanes(lanes: usize, slow: Duration) -> Held {
             let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
             let (gate, sizes) = (permits.clone(), begun.clone());
-            let batcher = Arc::new(Batcher::start("test", lanes, move |tickets: Vec<Ticket<u32, u32>>| {
+            let batcher = Arc::new(Batcher::start_with("test", lanes, slow, move |tickets: Vec<Ticket<u32, u32>>| {
                 let (gate, sizes) = (gate.clone(), sizes.clone());
                 async move {
                     held(&sizes).push(tickets.len());
@@ -200,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_arrives_while_a_batch_runs_goes_into_the_next_one_together() {
-        let held = Held::with_lanes(1);
+        let held = Held::with_lanes(1, Duration::MAX);
         let first = held.call(1);
         held.until(|_, begun| begun == [1]).await;
         let others: Vec<_> = (2..10).map(|n| (n, held.call(n))).collect();
@@ -213,27 +259,53 @@ mod tests {
         held.until(|yard, begun| yard.under_way.is_empty() && begun == [1, 8]).await;
     }
 
+    /// What the transactions under way carry.
+    fn carried(yard: &Yard<u32, u32>) -> Vec<usize> {
+        yard.under_way.iter().map(|lane| lane.items).collect()
+    }
+
     #[tokio::test]
-    async fn a_second_lane_leaves_with_as_much_as_the_first_one_carries_and_not_with_less() {
-        let held = Held::with_lanes(2);
+    async fn a_second_lane_leaves_with_as_much_as_the_first_one_carries_and_enough_to_be_worth_it() {
+        let held = Held::with_lanes(2, Duration::MAX);
         let mut calls = vec![held.call(0)];
         held.until(|_, begun| begun == [1]).await;
-        // One is stuck with a single item: the next one need not wait.
-        calls.push(held.call(1));
-        held.until(|_, begun| begun == [1, 1]).await;
-        calls.extend((2..7).map(|n| held.call(n)));
-        held.until(|yard, _| yard.items == 5).await;
+        calls.extend((1..16).map(|n| held.call(n)));
+        held.until(|yard, _| yard.items == 15).await;
+        assert_eq!(carried(&held.batcher.0.yard.lock().unwrap()), [1], "fifteen left beside one");
+        calls.push(held.call(16));
+        held.until(|_, begun| begun == [1, 16]).await;
+        calls.extend((17..37).map(|n| held.call(n)));
+        held.until(|yard, _| yard.items == 20).await;
+        // The first one is over, so its lane takes all.
         held.permits.add_permits(1);
-        held.until(|yard, begun| begun == [1, 1, 5] && yard.under_way.len() == 2).await;
+        held.until(|yard, begun| begun == [1, 16, 20] && yard.under_way.len() == 2).await;
         held.permits.add_permits(1);
-        held.until(|yard, _| yard.under_way == [5]).await;
-        calls.extend((7..11).map(|n| held.call(n)));
-        held.until(|yard, _| yard.items == 4).await;
-        assert_eq!(held.batcher.0.yard.lock().unwrap().under_way, [5], "four left beside five");
-        calls.push(held.call(11));
-        held.until(|_, begun| begun == [1, 1, 5, 5]).await;
+        held.until(|yard, _| carried(yard) == [20]).await;
+        calls.extend((37..56).map(|n| held.call(n)));
+        held.until(|yard, _| yard.items == 19).await;
+        assert_eq!(carried(&held.batcher.0.yard.lock().unwrap()), [20], "nineteen left beside twenty");
+        calls.push(held.call(56));
+        held.until(|_, begun| begun == [1, 16, 20, 20]).await;
         held.permits.add_permits(2);
         for (n, call) in (0..).zip(calls) {
+            assert_eq!(call.await.unwrap(), Ok(vec![n * 2]));
+        }
+    }
+
+    #[tokio::test]
+    async fn beside_one_that_is_slow_a_single_call_leaves() {
+        let held = Held::with_lanes(2, Duration::from_millis(1));
+        let first = held.call(1);
+        held.until(|yard, begun| begun == [1] && yard.under_way.iter().all(|lane| lane.slow)).await;
+        let second = held.call(2);
+        held.until(|_, begun| begun == [1, 1]).await;
+        held.permits.add_permits(2);
+        assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(vec![2]), Ok(vec![4])));
+        // And one that waited already, as soon as it turns out to be.
+        let calls = [held.call(3), held.call(4)];
+        held.until(|_, begun| begun.iter().sum::<usize>() == 4).await;
+        held.permits.add_permits(2);
+        for (n, call) in (3..).zip(calls) {
             assert_eq!(call.await.unwrap(), Ok(vec![n * 2]));
         }
     }

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::batcher::WORTH_A_LANE;
 use super::delivery::Leases;
 use super::wake::held;
 use super::{ClaimCommand, Engine};
@@ -44,6 +45,8 @@ struct Line {
     under_way: AtomicUsize,
     /// Whether a second transaction is.
     helped: AtomicBool,
+    /// The last one compared shares or counted budgets, so a second one would only wait for it.
+    fair: AtomicBool,
 }
 
 struct Waiting {
@@ -130,9 +133,10 @@ impl Engine {
         let waiting = calls.len();
         drop(calls);
         line.changed.notify_one();
-        // As many wait as the transaction under way is for: a second one has a batch of its own already.
+        // As many wait as the transaction under way is for, and enough: a second one has a batch of its own already.
         let under_way = line.under_way.load(Ordering::Relaxed);
-        if under_way > 0 && waiting >= under_way && !line.helped.swap(true, Ordering::Relaxed) {
+        let worth_it = under_way > 0 && waiting >= under_way.max(WORTH_A_LANE) && !line.fair.load(Ordering::Relaxed);
+        if worth_it && !line.helped.swap(true, Ordering::Relaxed) {
             self.0.unsettled.spawn(help(self.clone(), queue_id, line.clone()));
         }
         line.clone()
@@ -196,11 +200,11 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
 
 /// Serves the line once, beside the transaction under way.
 async fn help(engine: Engine, queue_id: i32, line: Arc<Line>) {
-    let batch = next_batch(&line);
+    let batch = if engine.0.drain.is_cancelled() { Vec::new() } else { next_batch(&line) };
     if !batch.is_empty() {
         serve_once(&engine, queue_id, &line, batch).await;
     }
-    line.helped.store(false, Ordering::Relaxed);
+    line.helped.store(false, Ordering::SeqCst);
     // What it put back into the line has not seen what became READY meanwhile.
     line.changed.notify_one();
 }
@@ -223,7 +227,8 @@ fn break_up(engine: &Engine, queue_id: i32, line: &Line) {
 
 fn take_down(engine: &Engine, queue_id: i32, line: &Line) -> bool {
     let mut lines = held(&engine.0.dispatchers.0);
-    let idle = held(&line.calls).is_empty() && !line.helped.load(Ordering::Relaxed);
+    // In this order: who helps puts back first what it could not serve.
+    let idle = !line.helped.load(Ordering::SeqCst) && held(&line.calls).is_empty();
     if idle {
         lines.remove(&queue_id);
     }
@@ -257,7 +262,7 @@ async fn serve_once(engine: &Engine, queue_id: i32, line: &Line, batch: Vec<Wait
     let begin = Instant::now();
     let run = batch::run(engine, queue_id, &calls).await;
     tracing::debug!(kind = "claim", calls = calls.len(), elapsed = ?begin.elapsed(), "a batch");
-    let batch::Served { leases: mut got, again } = match run {
+    let batch::Served { leases: mut got, again, fair } = match run {
         Ok(served) => served,
         Err(refusal) => {
             for waiting in batch {
@@ -266,6 +271,7 @@ async fn serve_once(engine: &Engine, queue_id: i32, line: &Line, batch: Vec<Wait
             return (false, None);
         }
     };
+    line.fair.store(fair, Ordering::Relaxed);
     let mut unserved = Vec::new();
     let mut all_served = true;
     for waiting in batch {

@@ -59,11 +59,13 @@ pub async fn pick(tx: &mut Tx, share_id: i32, from: Spot, overdue: &[Uuid], limi
         .await?)
 }
 
-/// Of some places in shares' lines (queue, share, place): the queue and rank of the first READY task in front of it, where there is one.
-pub async fn in_front(db: &Db, places: &[(i32, i32, Spot)]) -> Result<Vec<(i32, i64)>, StoreError> {
+/// Of some places in shares' lines (queue, share, place): the queue and rank of the first READY task in front of it, where there is one
+/// that is not among the `unread`.
+pub async fn in_front(db: &Db, places: &[(i32, i32, Spot)], unread: &[Uuid]) -> Result<Vec<(i32, i64)>, StoreError> {
     let (queues, shares): (Vec<i32>, Vec<i32>) = places.iter().map(|(queue_id, share_id, _)| (*queue_id, *share_id)).unzip();
     let (ranks, positions): (Vec<i64>, Vec<i64>) = places.iter().map(|(_, _, spot)| *spot).unzip();
-    let rows = sqlx::query_file!("src/store/sql/claim_in_front.sql", &queues, &shares, &ranks, &positions).fetch_all(db.reads());
+    let rows =
+        sqlx::query_file!("src/store/sql/claim_in_front.sql", &queues, &shares, &ranks, &positions, unread).fetch_all(db.reads());
     Ok(rows.await?.into_iter().map(|row| (row.queue_id, row.rank)).collect())
 }
 

@@ -125,8 +125,10 @@ impl Ear {
     }
 }
 
-/// A queue and a rank; absent: a word that this version does not know.
+/// A queue and a rank; absent: a word that this version does not know. An older server says the queue alone: anything may be READY there.
 fn opening(word: &str) -> Option<(i32, i64)> {
-    let (queue_id, rank) = word.split_once(':')?;
-    Some((queue_id.parse().ok()?, rank.parse().ok()?))
+    match word.split_once(':') {
+        Some((queue_id, rank)) => Some((queue_id.parse().ok()?, rank.parse().ok()?)),
+        None => Some((word.parse().ok()?, i64::MIN)),
+    }
 }

@@ -309,3 +309,20 @@ async fn when_begin_effect_is_answered_everybody_can_see_it() {
     }
     town.audit().await;
 }
+
+#[tokio::test]
+async fn nobody_reaches_a_task_through_another_queue_not_even_beside_somebody_who_may() {
+    let town = Town::start().await;
+    town.put_queue(|queue| queue.name = "other".into()).await;
+    town.submit("m-9").await;
+    let worker = town.worker("w");
+    let own = worker.claim_one().await;
+    let mut foreign = own.clone();
+    foreign.lease.lease_ref.as_mut().expect("a lease").queue = "other".into();
+    let reports = vec![(&foreign, Said::Failed(failed(ErrorClass::Permanent))), (&own, Said::Succeeded(succeeded()))];
+    let mut answers = worker.report_all(reports).await.into_iter();
+    answers.next().expect("two answers").refused_as(Code::NotFound, "TASK_NOT_FOUND");
+    answers.next().expect("two answers").applied();
+    assert_eq!(town.task("m-9").await.state(), TaskState::Completed);
+    town.audit().await;
+}

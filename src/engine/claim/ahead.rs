@@ -99,7 +99,7 @@ impl Round {
         if !plain.is_empty() {
             let looks: Vec<_> = plain.iter().map(|(share, depth)| (*share, *depth, self.look.from(*share))).collect();
             for (share, found) in store::heads(&mut self.tx, &looks).await? {
-                self.found(share, found.first().map(|(spot, _)| *spot));
+                self.look.finds(share, found.first().map(|(spot, _)| *spot));
                 heads.insert(share, found.into_iter().map(|(_, head)| head).collect());
             }
         }

@@ -22,7 +22,7 @@ use crate::domain::task::{Command, Context, Grant, Live, Reply, Standing, head_s
 use crate::domain::time::Timestamp;
 use crate::engine::delivery::{Delivery, GivenBack, Leases, give_back};
 use crate::engine::{Aftermath, Engine, LeasedTask, refusal_of, timed};
-use crate::store::{self, Changes, Draw, LiveRow, Moment, Place, SpecRow, Spot, StoreError, Tx};
+use crate::store::{self, Changes, Draw, LiveRow, Moment, Place, SpecRow, StoreError, Tx};
 
 /// One Claim call.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub struct Served {
     pub leases: HashMap<Uuid, Leases>,
     /// When a rate lets the next task go. Absent: no rate holds one back.
     pub again: Option<Instant>,
+    /// Shares were compared, or budgets counted: one such transaction at a time.
+    pub fair: bool,
 }
 
 pub async fn run(engine: &Engine, queue_id: i32, calls: &[Call]) -> Result<Served, Refusal> {
@@ -78,7 +80,7 @@ async fn attempt_once(
         // Rolled back: the pick has charged its shares, and nobody gets what they would pay for.
         drop(round);
         if before.is_empty() {
-            return Ok(Served { leases: HashMap::new(), again: None });
+            return Ok(Served { leases: HashMap::new(), again: None, fair: false });
         }
         return Box::pin(attempt_once(engine, queue_id, calls, touched, false)).await;
     }
@@ -89,8 +91,8 @@ async fn attempt_once(
     let (mut granted, aftermath) = round.lease(&open, picked, &specs).await?;
     granted.extend(round.restamp(calls, lasting).await?);
     let told = round.tell(granted, specs, now, read).await?;
-    let again = round.again;
-    Ok(Served { leases: round.commit(engine, told, aftermath).await?, again })
+    let (again, fair) = (round.again, round.fair);
+    Ok(Served { leases: round.commit(engine, told, aftermath).await?, again, fair })
 }
 
 /// What may be leased, and by which tokens, when and under which policy.
@@ -131,9 +133,8 @@ pub(super) struct Round {
     pub(super) stale: HashSet<Uuid>,
     /// How far claims have looked in shares in which something is to be passed over.
     pub(super) marks: HashMap<i32, Mark>,
-    /// Where it begins to look in each share, and the first that it found.
+    /// Where it begins to look in each share.
     pub(super) look: Look,
-    found: HashMap<i32, Spot>,
     /// The tasks that it dealt with: among them is the one that it fails by, if it fails by one.
     pub(super) touched: Arc<Touched>,
 }
@@ -142,16 +143,9 @@ impl Round {
     async fn begin(engine: &Engine, queue_id: i32, touched: &Arc<Touched>) -> Result<Round, StoreError> {
         let look = engine.0.lows.look(queue_id);
         let tx = engine.db().begin_claim(queue_id).await?;
-        let (judged, stale, read, found) = (HashSet::new(), HashSet::new(), HashMap::new(), HashMap::new());
+        let (judged, stale, read) = (HashSet::new(), HashSet::new(), HashMap::new());
         let (engine, marks, touched) = (engine.clone(), engine.0.marks.of(queue_id), touched.clone());
-        Ok(Round { tx, queue_id, fair: false, again: None, engine, read, judged, stale, marks, look, found, touched })
-    }
-
-    /// The first that a look found in a share's line (absent: nothing).
-    pub(super) fn found(&mut self, share_id: i32, first: Option<Spot>) {
-        if let Some(first) = first {
-            self.found.entry(share_id).and_modify(|before| *before = first.min(*before)).or_insert(first);
-        }
+        Ok(Round { tx, queue_id, fair: false, again: None, engine, read, judged, stale, marks, look, touched })
     }
 
     /// There may be something to lease after `span` (absent: nothing is known of that).
@@ -377,7 +371,6 @@ impl Round {
             give_back(engine.clone(), told.into_iter().filter_map(|(_, _, given)| given).collect());
             return Err(error);
         }
-        self.found.iter().for_each(|(share_id, first)| self.look.found(*share_id, *first));
         engine.committed(aftermath);
         let mut calls: HashMap<Uuid, (Vec<LeasedTask>, Vec<GivenBack>)> = HashMap::new();
         for (call, leased, given) in told {

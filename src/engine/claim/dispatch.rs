@@ -31,7 +31,7 @@ async fn pick_from(round: &mut Round, share_id: i32, overdue: &[Uuid], wanted: u
     let limit = i64::try_from(wanted).unwrap_or(i64::MAX);
     let from = round.look.from(share_id);
     let picked = store::pick(&mut round.tx, share_id, from, &passed_over, limit).await?;
-    round.found(share_id, picked.first().map(|row| (row.rank, row.position)));
+    round.look.finds(share_id, picked.iter().map(|row| (row.rank, row.position)).min());
     round.touched.add(picked.iter().map(|row| row.uid));
     round.fresh(picked).await
 }

@@ -1,6 +1,6 @@
 //! The transaction that changes tasks which are there: lock in the one order → read the clock → `step` each → write → commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -144,7 +144,8 @@ impl Specs {
     }
 
     fn decode(self, policies: &Policies) -> Result<Decoded, StoreError> {
-        let mut decoded = Decoded { specs: HashMap::with_capacity(self.known.len()), by_id: self.by_id };
+        let named = self.known.keys().copied().collect();
+        let mut decoded = Decoded { specs: HashMap::with_capacity(self.known.len()), named, by_id: self.by_id };
         for ((_, uid), known) in self.known {
             match known {
                 Known::Read(row) => decoded.add(row, policies)?,
@@ -157,6 +158,8 @@ impl Specs {
 
 pub(super) struct Decoded {
     pub(super) specs: HashMap<Uuid, (Arc<TaskSpec>, Digest)>,
+    /// Tasks that items name, by queue: nobody reaches another queue's task by its uid, whoever else of the batch names that.
+    named: HashSet<(i32, Uuid)>,
     by_id: HashMap<(i32, String), Uuid>,
 }
 
@@ -182,7 +185,7 @@ impl Decoded {
 
     pub(super) fn find(&self, item: &Item) -> Option<Uuid> {
         match &item.target {
-            Target::Uid(uid) => self.specs.contains_key(uid).then_some(*uid),
+            Target::Uid(uid) => self.named.contains(&(item.queue_id, *uid)).then_some(*uid),
             Target::Id(id) => self.by_id.get(&(item.queue_id, id.to_string())).copied(),
         }
     }

@@ -11,6 +11,4 @@ FROM (
      WHERE r.queue_id = $1 AND r.state <> 'OPEN' AND r.resolved <= $2
      ORDER BY r.resolved, r.uid LIMIT $3)
 ) AS page
-JOIN tasks t ON t.queue_id = $1 AND t.uid = page.uid
-ORDER BY t.queue_id, t.uid
-FOR UPDATE OF t SKIP LOCKED
+CROSS JOIN LATERAL (SELECT t.uid FROM tasks t WHERE t.uid = page.uid FOR UPDATE SKIP LOCKED) AS t

@@ -5,7 +5,10 @@ WITH page AS MATERIALIZED (
     WHERE e.queue_id = $1 AND e.state <> 'REPAIR_REQUIRED' AND (e.ended, e.uid) > ($2::timestamptz, $3::uuid) AND e.ended <= $4
     ORDER BY e.ended, e.uid LIMIT $5
 ), gone AS (
-    DELETE FROM payloads p USING page WHERE p.queue_id = $1 AND p.uid = page.uid RETURNING p.uid
+    DELETE FROM payloads p
+    USING (SELECT h.at FROM page CROSS JOIN LATERAL (SELECT p.ctid AS at FROM payloads p WHERE p.queue_id = $1 AND p.uid = page.uid OFFSET 0) AS h) AS i
+    WHERE p.ctid = i.at
+    RETURNING p.uid
 )
 SELECT page.ended AS "ended!: Timestamp", page.uid AS "uid!", (SELECT count(*) FROM page) AS "looked!",
        (SELECT count(*) FROM gone) AS "erased!"

@@ -4,7 +4,7 @@ SELECT t.fairness_key, t.cost, e.kind, e.state, e.evidence ->> 'error_class' AS 
        (extract(epoch FROM e.time - accepted.time) * 1000000)::bigint AS "since_acceptance_us?",
        (extract(epoch FROM e.time - begun.time) * 1000000)::bigint AS "since_lease_us?"
 FROM events e
-JOIN tasks t ON t.queue_id = e.queue_id AND t.uid = e.uid
+CROSS JOIN LATERAL (SELECT * FROM tasks t WHERE t.uid = e.uid OFFSET 0) AS t
 LEFT JOIN LATERAL (
     SELECT f.time FROM events f WHERE f.queue_id = e.queue_id AND f.uid = e.uid AND f.revision = 1 LIMIT 1
 ) AS accepted ON e.kind = 'LEASED' AND e.attempt = 1
