@@ -10,12 +10,12 @@ const PAGE: i64 = 200;
 /// How far a walk over all shares and all keys has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleWalk {
-    Shares((i32, i32)),
-    Keys((i32, i64)),
+    Shares(i32),
+    Keys(i64),
 }
 
 impl IdleWalk {
-    pub const START: IdleWalk = IdleWalk::Shares((0, 0));
+    pub const START: IdleWalk = IdleWalk::Shares(0);
 }
 
 impl Engine {
@@ -29,7 +29,7 @@ impl Engine {
             IdleWalk::Shares(after) => {
                 let page = store::idle_shares(self.db(), after, PAGE).await?;
                 let removed = if page.idle.is_empty() { 0 } else { store::remove_shares(self.db(), &page.idle).await? };
-                (removed, Some(page.next.map_or(IdleWalk::Keys((0, 0)), IdleWalk::Shares)))
+                (removed, Some(page.next.map_or(IdleWalk::Keys(0), IdleWalk::Shares)))
             }
             IdleWalk::Keys(after) => {
                 let page = store::idle_keys(self.db(), after, PAGE).await?;

@@ -1,4 +1,5 @@
-//! Hears from other servers which queues have new READY tasks, and that there are new events. What was said while it was away is lost, so it looks everywhere then.
+//! Hears from other servers which queues have new READY tasks, of which rank at least, and that there are new events. What was said while it
+//! was away is lost, so it looks everywhere then.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tells other servers which queues have new READY tasks, and, while somebody watches there, that there are new events: hints only, sent
-//! outside the write transactions, and not more often than `DEBOUNCE` and `EVENTS` say.
+//! Tells other servers which queues have new READY tasks, of which rank at least, and, while somebody watches there, that there are new
+//! events: hints only, sent outside the write transactions, and not more often than `DEBOUNCE` and `EVENTS` say.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ pub async fn make_keys(tx: &mut Tx, queues: &[i32], keys: &[String]) -> Result<(
     Ok(())
 }
 
-/// Locks the keys' rows in the one order; how many are still there.
+/// Locks the keys' rows, in the order of their numbers; how many are still there.
 pub async fn lock_keys(tx: &mut Tx, keys: &[(i32, i64)]) -> Result<usize, StoreError> {
     let ids: Vec<i64> = keys.iter().map(|(_, key_id)| *key_id).collect();
     Ok(sqlx::query_file!("src/store/sql/keys_lock.sql", &ids).fetch_all(tx.connection()).await?.len())

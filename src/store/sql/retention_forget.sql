@@ -1,5 +1,6 @@
 -- retention_forget.sql: forgets tasks: everything that was known of them, and their ids; and notes up to where the log has holes now.
--- In the retention transaction, after retention_forgettable locked them. Probes primary keys and events_by_task.
+-- In the retention transaction, after retention_forgettable locked them. Probes primary keys and events_by_task. By
+-- ctid: what is left of a task that has ended and is settled is never updated, only deleted.
 WITH gone AS MATERIALIZED (SELECT i.uid FROM unnest($2::uuid[]) AS i (uid)),
 no_payload AS (
     DELETE FROM payloads x

@@ -1,5 +1,6 @@
 -- retention_payloads.sql: erases a page of payloads of tasks that ended by $4, from behind the mark on; how many, and where the page ends.
--- In the retention transaction. Walks ended_by_time; probes the primary key.
+-- In the retention transaction. Walks ended_by_time; probes the primary key. By ctid:
+-- such rows are never updated, only deleted.
 WITH page AS MATERIALIZED (
     SELECT e.ended, e.uid FROM ended e
     WHERE e.queue_id = $1 AND e.state <> 'REPAIR_REQUIRED' AND (e.ended, e.uid) > ($2::timestamptz, $3::uuid) AND e.ended <= $4

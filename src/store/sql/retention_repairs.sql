@@ -1,6 +1,7 @@
 -- retention_repairs.sql: erases a page of payloads of tasks whose repairs were resolved by $4, from behind the mark on; how many, and where
 -- the page ends. An open repair keeps its payload.
--- In the retention transaction. Walks repairs_by_resolution; probes the primary key.
+-- In the retention transaction. Walks repairs_by_resolution; probes the primary key. By ctid:
+-- such rows are never updated, only deleted.
 WITH page AS MATERIALIZED (
     SELECT r.resolved, r.uid FROM repairs r
     WHERE r.queue_id = $1 AND r.state <> 'OPEN' AND (r.resolved, r.uid) > ($2::timestamptz, $3::uuid) AND r.resolved <= $4
