@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use super::{Engine, refusal_of, timed};
-use crate::domain::limits::BATCH;
 use crate::domain::refusal::Refusal;
-use crate::domain::time::Timestamp;
 use crate::store::{self, StoreError, Walk};
 
 /// What ended less than this ago is left alone even if nothing is kept: the clock that a transaction ends a task by is read before its
@@ -15,20 +13,33 @@ const SETTLED: Duration = Duration::from_secs(30);
 
 const _: () = assert!(SETTLED.as_secs() > 2 * super::TRANSACTION.as_secs(), "no transaction is that late");
 
+/// How many tasks one transaction erases: so few that a claim beside it waits for little, in the processors and at the disk.
+const PAGE: usize = 50;
+
+/// Something that a queue forgets: tasks as a whole, or a part of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Erasure {
+    queue_id: i32,
+    /// Absent: all that is known of a task, and its id.
+    part: Option<Walk>,
+}
+
 impl Engine {
-    /// Erases one page of everything that is due in each queue that forgets; whether there may be more at once.
-    pub async fn erase(&self) -> Result<bool, Refusal> {
+    /// All that queues forget. Whole tasks first: what is forgotten need not be erased in parts.
+    pub async fn erasures(&self) -> Result<Vec<Erasure>, Refusal> {
         let queues = timed(store::forgetful_queues(self.db())).await.map_err(|error| refusal_of(&error))?;
-        let mut more = false;
-        for queue_id in queues {
-            match timed(erase_once(self, queue_id)).await {
-                Ok(full) => more |= full,
-                // Somebody holds a row, or was faster: the next round finds it.
-                Err(StoreError::Locked(_) | StoreError::Conflict(_)) => {}
-                Err(error) => return Err(refusal_of(&error)),
-            }
+        let parts = || std::iter::once(None).chain(Walk::ALL.map(Some));
+        Ok(queues.into_iter().flat_map(|queue_id| parts().map(move |part| Erasure { queue_id, part })).collect())
+    }
+
+    /// Erases one page; whether there may be another one at once.
+    pub async fn erase(&self, erasure: Erasure) -> Result<bool, Refusal> {
+        match timed(erase_once(self, erasure)).await {
+            Ok(full) => Ok(full),
+            // Somebody holds a row, or was faster: the next round finds it.
+            Err(StoreError::Locked(_) | StoreError::Conflict(_)) => Ok(false),
+            Err(error) => Err(refusal_of(&error)),
         }
-        Ok(more)
     }
 
     /// Drops the log's partitions in which nothing is left.
@@ -41,33 +52,27 @@ impl Engine {
     }
 }
 
-/// One transaction; whether a page was full.
-async fn erase_once(engine: &Engine, queue_id: i32) -> Result<bool, StoreError> {
-    let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
+/// One transaction; whether its page was full.
+async fn erase_once(engine: &Engine, Erasure { queue_id, part }: Erasure) -> Result<bool, StoreError> {
     let mut tx = engine.db().begin().await?;
     let Some(kept) = store::take_retention(&mut tx, queue_id).await? else { return Ok(false) };
-    let cut = |retention: Duration| -> Timestamp { kept.now.minus(retention.max(SETTLED)) };
-    let mut full = false;
-    let mut erased = 0;
-    // Tasks first: what is forgotten as a whole need not be erased in parts.
-    let mut forgotten = 0;
-    if let Some(retention) = kept.retention.evidence {
-        forgotten = store::forget_page(&mut tx, queue_id, cut(retention), limit).await?;
-        full |= forgotten >= BATCH;
-    }
-    for walk in Walk::ALL {
-        let retention = match walk {
-            Walk::Payloads | Walk::RepairPayloads => kept.retention.payload,
-            Walk::Results => kept.retention.result,
-        };
-        let Some(retention) = retention else { continue };
-        let (looked, gone) = store::erase_page(&mut tx, queue_id, walk, cut(retention), limit).await?;
-        full |= looked >= limit;
-        erased += gone;
-    }
+    let retention = match part {
+        None => kept.retention.evidence,
+        Some(Walk::Payloads | Walk::RepairPayloads) => kept.retention.payload,
+        Some(Walk::Results) => kept.retention.result,
+    };
+    let Some(retention) = retention else { return Ok(false) };
+    let cut = kept.now.minus(retention.max(SETTLED));
+    let (looked, erased) = match part {
+        None => {
+            let forgotten = store::forget_page(&mut tx, queue_id, cut, PAGE).await?;
+            (forgotten, forgotten)
+        }
+        Some(walk) => store::erase_page(&mut tx, queue_id, walk, cut, PAGE).await?,
+    };
     tx.commit().await?;
-    if forgotten > 0 || erased > 0 {
-        tracing::debug!(queue_id, forgotten, erased, "retention erased");
+    if erased > 0 {
+        tracing::debug!(queue_id, ?part, erased, "retention erased");
     }
-    Ok(full)
+    Ok(looked >= PAGE)
 }

@@ -1,22 +1,26 @@
 //! Erases what queues no longer keep. All servers run it; of one queue only one at a time erases.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use super::{Loop, Tick};
-use crate::engine::Engine;
+use crate::engine::{Engine, Erasure};
 
 /// Between two rounds when nothing was left to do. A retention is counted in hours and days.
 const EVERY: Duration = Duration::from_secs(5);
-/// Between two pages while there is much to erase, so that it never crowds out the work that is live.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long it rests after a page, as a multiple of what the page took: so it has a fifth of a processor at most, and less where the
+/// machine is busy.
+const REST_PER_WORK: u32 = 4;
 
 pub(super) struct Retention {
     engine: Engine,
+    /// What is to be looked at still in this round; what had a full page comes last again.
+    round: VecDeque<Erasure>,
 }
 
 impl Retention {
     pub(super) fn new(engine: Engine) -> Self {
-        Retention { engine }
+        Retention { engine, round: VecDeque::new() }
     }
 }
 
@@ -24,9 +28,24 @@ impl Loop for Retention {
     const NAME: &'static str = "retention";
 
     async fn tick(&mut self) -> Tick {
-        match self.engine.erase().await {
-            Ok(true) => Tick::Rest(PAUSE),
-            Ok(false) => Tick::Rest(EVERY),
+        let Some(erasure) = self.round.pop_front() else {
+            return match self.engine.erasures().await {
+                Ok(all) if all.is_empty() => Tick::Rest(EVERY),
+                Ok(all) => {
+                    self.round = all.into();
+                    Tick::Again
+                }
+                Err(_) => Tick::Failed,
+            };
+        };
+        let begin = Instant::now();
+        match self.engine.erase(erasure).await {
+            Ok(true) => {
+                self.round.push_back(erasure);
+                Tick::Rest(begin.elapsed() * REST_PER_WORK)
+            }
+            Ok(false) if self.round.is_empty() => Tick::Rest(EVERY),
+            Ok(false) => Tick::Again,
             Err(_) => Tick::Failed,
         }
     }

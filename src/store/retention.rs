@@ -67,7 +67,10 @@ struct PageRow {
 }
 
 /// Erases the next page of what ended by `cut`, and moves the walk's mark: how many ended tasks it looked at, and how much it erased.
-pub async fn erase_page(tx: &mut Tx, queue_id: i32, walk: Walk, cut: Timestamp, limit: i64) -> Result<(i64, i64), StoreError> {
+pub async fn erase_page(
+    tx: &mut Tx, queue_id: i32, walk: Walk, cut: Timestamp, limit: usize,
+) -> Result<(usize, usize), StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mark = sqlx::query_file!("src/store/sql/retention_mark.sql", queue_id, walk.name()).fetch_optional(tx.connection()).await?;
     let (ended, uid) = mark.map_or((Timestamp(i64::MIN), Uuid::nil()), |mark| (mark.ended, mark.uid));
     let at = tx.connection();
@@ -92,11 +95,13 @@ pub async fn erase_page(tx: &mut Tx, queue_id: i32, walk: Walk, cut: Timestamp, 
     sqlx::query_file!("src/store/sql/retention_mark_set.sql", queue_id, walk.name(), page.ended as _, page.uid)
         .execute(tx.connection())
         .await?;
-    Ok((page.looked, page.erased))
+    let count = |rows: i64| usize::try_from(rows).unwrap_or(0);
+    Ok((count(page.looked), count(page.erased)))
 }
 
 /// Forgets a page of tasks that ended by `cut`, with all that is known of them; how many.
-pub async fn forget_page(tx: &mut Tx, queue_id: i32, cut: Timestamp, limit: i64) -> Result<usize, StoreError> {
+pub async fn forget_page(tx: &mut Tx, queue_id: i32, cut: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = sqlx::query_file!("src/store/sql/retention_forgettable.sql", queue_id, cut as _, limit);
     let uids: Vec<Uuid> = rows.fetch_all(tx.connection()).await?.into_iter().map(|row| row.uid).collect();
     if !uids.is_empty() {
