@@ -96,3 +96,19 @@ async fn the_bench_fills_its_cliffs_with_what_a_server_would_have_written() {
     assert_eq!(run.medians("cliff retention", "tasks remembered")[1], Some(30.0));
     assert!(run.picture.contains("cliff ready") && run.picture.contains("cliff pinned"));
 }
+
+#[tokio::test]
+async fn the_bench_offers_too_much_and_kills_postgres_and_calls_in_every_answer() {
+    let run = bench("faults", &["--scenario", "overload,crash", "--overload-seconds", "2"]).await;
+    for metric in ["completed/s", "server, MiB"] {
+        assert!(run.medians("overload", metric).into_iter().all(|median| median > Some(0.0)), "{metric}: {}", run.said);
+    }
+    assert!(run.medians("overload", "lost leases found")[0] > Some(0.0), "{}", run.said);
+    assert!(run.picture.contains("overload: completions"));
+    for scenario in ["crash", "crash, fair and capped"] {
+        let of = |metric| run.medians(scenario, metric)[0];
+        let before = of("of these before the kill");
+        assert!(before > Some(0.0) && of("acknowledged tasks") > before && of("acknowledged ends") > Some(0.0), "{}", run.said);
+        assert_eq!([of("tasks lost"), of("ends lost")], [Some(0.0); 2]);
+    }
+}

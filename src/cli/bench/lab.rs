@@ -49,12 +49,15 @@ impl Drop for Folder {
     }
 }
 
-/// Durable, and without a checkpoint within a usual run: full pages in the WAL would depend on the moment.
-pub async fn postgres(folder: &Folder, clients: u32, servers: u32) -> Result<Cluster, Failure> {
+/// Durable, and without a checkpoint within a usual run: full pages in the WAL would depend on the moment. `name`: of its folder.
+pub fn options(folder: &Folder, name: &str, clients: u32, servers: u32) -> Options {
     let connections = (clients + servers * SERVER_CONNECTIONS + OTHER_CONNECTIONS).to_string();
     let settings = [("max_connections", connections.as_str()), ("max_wal_size", "8GB"), ("checkpoint_timeout", "1h")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let options = Options { data_dir: folder.path().join("postgres"), bin_dir: None, durable: true, settings };
+    Options { data_dir: folder.path().join(name), bin_dir: None, durable: true, settings }
+}
+
+pub async fn postgres(options: Options) -> Result<Cluster, Failure> {
     Ok(tokio::task::spawn_blocking(move || Cluster::start(&options)).await??)
 }
 

@@ -92,7 +92,7 @@ impl Leasehold {
         Ok(())
     }
 
-    fn spec(&self, queue: &str, task_id: String) -> pb::TaskSpec {
+    pub fn spec(&self, queue: &str, task_id: String) -> pb::TaskSpec {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         pb::TaskSpec {
@@ -107,7 +107,11 @@ impl Leasehold {
     }
 
     pub async fn submit(&self, client: usize, queue: &str, task_id: String) -> Result<(), Failure> {
-        let answer = self.tasks(client).submit(pb::SubmitRequest { spec: Some(self.spec(queue, task_id)) }).await?.into_inner();
+        self.submit_spec(client, self.spec(queue, task_id)).await
+    }
+
+    pub async fn submit_spec(&self, client: usize, spec: pb::TaskSpec) -> Result<(), Failure> {
+        let answer = self.tasks(client).submit(pb::SubmitRequest { spec: Some(spec) }).await?.into_inner();
         if answer.created { Ok(()) } else { Err("Submit says that the task was there".into()) }
     }
 
@@ -129,15 +133,23 @@ impl Leasehold {
             reports_effect: true,
             ..Default::default()
         };
-        let leases = self.workers(client).claim(request).await?.into_inner().leases;
+        let leases = self.claim_with(client, request).await?;
         let whole =
             |lease: &pb::Lease| lease.task.as_ref().and_then(|t| t.spec.as_ref()).is_some_and(|s| s.payload.len() == PAYLOAD.len());
         if leases.iter().all(whole) { Ok(leases) } else { Err("a lease came without its task's payload".into()) }
     }
 
+    pub async fn claim_with(&self, client: usize, request: pb::ClaimRequest) -> Result<Vec<pb::Lease>, Failure> {
+        Ok(self.workers(client).claim(request).await?.into_inner().leases)
+    }
+
     pub async fn complete(&self, client: usize, lease: pb::Lease) -> Result<(), Failure> {
-        let answer = self.workers(client).complete(succeeded(lease)).await?.into_inner();
-        if answer.already_applied { Err("Complete says that it was applied before".into()) } else { Ok(()) }
+        if self.report(client, lease).await? { Err("Complete says that it was applied before".into()) } else { Ok(()) }
+    }
+
+    /// Completes; whether it was applied before.
+    pub async fn report(&self, client: usize, lease: pb::Lease) -> Result<bool, Failure> {
+        Ok(self.workers(client).complete(succeeded(lease)).await?.into_inner().already_applied)
     }
 
     /// Submit, Claim(1) and Complete.
@@ -155,7 +167,7 @@ impl Leasehold {
             lease_duration: Some(pb_duration(HELD)?),
             ..Default::default()
         };
-        Ok(self.workers(0).claim(request).await?.into_inner().leases.len())
+        Ok(self.claim_with(0, request).await?.len())
     }
 
     /// Claim(1) and Complete.
@@ -199,8 +211,13 @@ impl Leasehold {
     }
 }
 
-fn pb_duration(time: Duration) -> Result<prost_types::Duration, Failure> {
+pub fn pb_duration(time: Duration) -> Result<prost_types::Duration, Failure> {
     Ok(prost_types::Duration::try_from(time)?)
+}
+
+/// The name that the task was submitted by.
+pub fn task_id(lease: &pb::Lease) -> String {
+    lease.task.as_ref().and_then(|task| task.spec.as_ref()).map_or(String::new(), |spec| spec.task_id.clone())
 }
 
 fn succeeded(lease: pb::Lease) -> pb::CompleteRequest {

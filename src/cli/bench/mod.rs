@@ -9,6 +9,7 @@
 mod ceiling;
 mod cliffs;
 mod counters;
+mod crash;
 mod errors;
 mod fill;
 mod lab;
@@ -17,6 +18,7 @@ mod load;
 mod machine;
 mod measure;
 mod naive;
+mod overload;
 mod paced;
 mod pickup;
 mod plot;
@@ -49,7 +51,7 @@ const WARM_UP: Duration = Duration::from_millis(700);
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// What to measure; if absent everything but `cliffs` and `soak`, which take long.
+    /// What to measure; if absent everything down to `watch`: the others take longer.
     #[arg(long, value_enum, value_delimiter = ',')]
     scenario: Vec<Scenario>,
     /// How long each subject is measured in each round, in seconds, after warming up.
@@ -82,6 +84,9 @@ pub(super) struct Arguments {
     /// How long `soak` goes on, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     soak_seconds: u64,
+    /// How long `overload` goes on, in seconds.
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    overload_seconds: u64,
     /// The part of the capacity that `soak` asks for, in percent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u32).range(1..=100))]
     soak_percent: u32,
@@ -117,6 +122,10 @@ enum Scenario {
     Cliffs,
     /// A part of the capacity for long: latencies, tables, memory, and what the doctor finds at the end.
     Soak,
+    /// Three times the capacity for a while: how much is finished, what is refused, how soon lost leases are found, and memory.
+    Overload,
+    /// Postgres is killed under full load: whether anything is lost that was answered.
+    Crash,
 }
 
 impl Scenario {
@@ -133,6 +142,8 @@ impl Scenario {
             Scenario::Watch => "watch",
             Scenario::Cliffs => "cliffs",
             Scenario::Soak => "soak",
+            Scenario::Overload => "overload",
+            Scenario::Crash => "crash",
         }
     }
 }
@@ -179,7 +190,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn measure_all(arguments: &Arguments, folder: &lab::Folder) -> Result<Report, Failure> {
     say!("bench: starting a Postgres and a server in {}", folder.path().display());
     let several = arguments.servers.unwrap_or(SERVERS);
-    let cluster = lab::postgres(folder, arguments.clients, several).await?;
+    let cluster = lab::postgres(lab::options(folder, "postgres", arguments.clients, several)).await?;
     let plan = arguments.plan();
     let load = Load { keys: arguments.keys, shares: arguments.shares, caps: arguments.caps };
     let servers = arguments.servers.unwrap_or(1) as usize;
@@ -190,7 +201,7 @@ async fn measure_all(arguments: &Arguments, folder: &lab::Folder) -> Result<Repo
     let mut report = Report::new(machine, arguments.rounds, plan, load, servers);
     let chosen: &[Scenario] = if arguments.scenario.is_empty() { &Scenario::USUAL } else { &arguments.scenario };
     for &scenario in chosen {
-        arguments.measure(&mut lab, &cluster, scenario).await?.into_iter().for_each(|outcome| report.add(outcome));
+        arguments.measure(&mut lab, &cluster, folder, scenario).await?.into_iter().for_each(|outcome| report.add(outcome));
     }
     report.finish();
     Ok(report)
@@ -202,7 +213,9 @@ impl Arguments {
         Plan { clients: self.clients as usize, warm_up: WARM_UP.min(window), window }
     }
 
-    async fn measure(&self, lab: &mut Lab<'_>, cluster: &Cluster, scenario: Scenario) -> Result<Vec<Outcome>, Failure> {
+    async fn measure(
+        &self, lab: &mut Lab<'_>, cluster: &Cluster, folder: &lab::Folder, scenario: Scenario,
+    ) -> Result<Vec<Outcome>, Failure> {
         let (plan, rounds, log) = (self.plan(), self.rounds, &self.server_log);
         match scenario {
             Scenario::Watch => Ok(vec![watch::run(lab, plan, rounds).await?]),
@@ -221,6 +234,11 @@ impl Arguments {
                 let time = Duration::from_secs(self.soak_seconds);
                 Ok(vec![soak::run(cluster, log, &mut lab.meter, plan, f64::from(self.soak_percent) / 100.0, time).await?])
             }
+            Scenario::Overload => {
+                let time = Duration::from_secs(self.overload_seconds);
+                Ok(vec![overload::run(cluster, log, &mut lab.meter, plan, time).await?])
+            }
+            Scenario::Crash => crash::run(folder, log, plan, rounds).await,
             _ => Ok(vec![scenarios::run(lab, scenario, plan, rounds).await?]),
         }
     }

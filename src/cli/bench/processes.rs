@@ -27,11 +27,17 @@ pub fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(look(pid)?.1.own)
 }
 
+/// The children of a process that live.
+pub fn children(pid: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten();
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|child| look(*child).is_some_and(|(parent, _)| parent == pid)).collect()
+}
+
 /// A process, its children, and those that it has outlived.
 pub fn family_cpu_seconds(pid: u32) -> Option<f64> {
     let used = look(pid)?.1;
-    let children = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let living = children.filter_map(look).filter(|(parent, _)| *parent == pid).map(|(_, used)| used.own);
+    let living = children(pid).into_iter().filter_map(cpu_seconds);
     Some(used.own + used.children + living.sum::<f64>())
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::errors::Errors;
 use super::lab::Lab;
+use super::leasehold::task_id;
 use super::measure::{Measured, Plan, Sample, Step, closed_loop, line};
 use super::naive::Place;
 use super::plot::{Panel, over_time};
@@ -197,8 +198,7 @@ impl Turn<'_, '_> {
                     let worker = worker.clone();
                     async move {
                         for lease in worker.claim(number, queue, 1, Some(Duration::from_secs(10))).await? {
-                            let task_id = lease.task.as_ref().and_then(|task| task.spec.as_ref()).map(|spec| spec.task_id.clone());
-                            board.leased(&task_id.unwrap_or_default());
+                            board.leased(&task_id(&lease));
                             worker.complete(number, lease).await?;
                         }
                         Ok(())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::{Meter, precise};
 use super::errors::Errors;
+use super::leasehold::Leasehold;
 use super::measure::{Plan, Sample, closed_loop};
 use super::paced::{self, Cycle};
 use super::plot::{Line, Panel};
@@ -37,7 +38,7 @@ pub async fn run(
 ) -> Result<Outcome, Failure> {
     let mut site = Site::open(cluster, "bench_soak", log).await?;
     let errors = Errors::default();
-    let capacity = capacity(&site, meter, plan, &errors).await?;
+    let capacity = capacity(&site.leasehold, QUEUE, meter, plan, &errors).await?;
     let pace = capacity * share;
     say!("bench: soak: {capacity:.0} tasks/s are possible; {pace:.0} for {} s", time.as_secs());
     tokio::time::sleep(REST).await;
@@ -67,11 +68,13 @@ pub async fn run(
 }
 
 /// Whole cycles a second with all clients.
-async fn capacity(site: &Site, meter: &mut Meter, plan: Plan, errors: &Errors) -> Result<f64, Failure> {
-    let leasehold = site.leasehold.clone();
+pub async fn capacity(
+    leasehold: &Leasehold, queue: &'static str, meter: &mut Meter, plan: Plan, errors: &Errors,
+) -> Result<f64, Failure> {
+    let leasehold = leasehold.clone();
     let step = move |client| {
         let leasehold = leasehold.clone();
-        async move { leasehold.cycle(client, QUEUE).await }
+        async move { leasehold.cycle(client, queue).await }
     };
     Ok(closed_loop(meter, errors, plan, step).await?.per_second().max(1.0))
 }

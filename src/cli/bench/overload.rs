@@ -1,0 +1,269 @@
+//! Overload: three times the Submits that can be carried out, into a queue that has a limit, by callers who do not come back. What is
+//! refused must say when to come back; as much must be finished as without the flood, leases that were lost must be found as soon,
+//! and memory must stay where it is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::counters::{Meter, precise};
+use super::errors::Errors;
+use super::leasehold::{Leasehold, pb_duration, task_id};
+use super::measure::{Plan, Sample, line, millis, percentile};
+use super::plot::{Line, Panel};
+use super::report::Outcome;
+use super::scenarios::{REST, task_name};
+use super::site::Site;
+use super::soak::capacity;
+use super::{Failure, say};
+use crate::api::proto as pb;
+use crate::embedded::Cluster;
+
+const QUEUE: &str = "overload";
+/// Where leases are lost.
+const LOST: &str = "overload-lost";
+/// Unfinished tasks that the queue accepts.
+const LIMIT: u32 = 2_000;
+/// What is offered, as a multiple of what can be carried out.
+const OFFERED: f64 = 3.0;
+/// Submits go out in parts, this far apart: a timer for each would be a load of its own.
+const TICK: Duration = Duration::from_millis(2);
+/// Leases that are lost each second, how long they are, and who waits for those tasks to come back.
+const LOST_PER_SECOND: u32 = 20;
+const LOST_LEASE: Duration = Duration::from_secs(1);
+const FINDERS: usize = 4;
+const WAIT: Duration = Duration::from_secs(2);
+/// How often memory is looked at, and how it goes is said.
+const LOOK: Duration = Duration::from_secs(1);
+const TELL: u64 = 10;
+
+/// What is counted while it goes on.
+#[derive(Default)]
+struct Counts {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    completed: AtomicU64,
+    over: AtomicBool,
+    /// When the lease ends that was lost, by task, as if its answer had come at once; and how long it took from there to the next one.
+    lost: Mutex<HashMap<String, Instant>>,
+    found: Mutex<Vec<Duration>>,
+}
+
+impl Counts {
+    fn over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn found(&self) -> Vec<Duration> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        found.sort_unstable();
+        found
+    }
+}
+
+#[derive(Clone)]
+struct Crowd {
+    leasehold: Leasehold,
+    counts: Arc<Counts>,
+    errors: Errors,
+}
+
+pub async fn run(cluster: &Cluster, log: &str, meter: &mut Meter, plan: Plan, time: Duration) -> Result<Outcome, Failure> {
+    let site = Site::open(cluster, "bench_overload", log).await?;
+    let errors = Errors::default();
+    let limited = pb::Queue { name: QUEUE.to_owned(), max_unfinished: Some(LIMIT), ..Default::default() };
+    site.leasehold.put_queue(limited).await?;
+    let peak = capacity(&site.leasehold, QUEUE, meter, Plan { window: plan.window.max(time / 8), ..plan }, &errors).await?;
+    tokio::time::sleep(REST).await;
+    say!("bench: overload: {peak:.0} tasks/s are possible; losing leases of an idle server for {} s", (time / 4).as_secs_f64());
+    let idle = storm(&site, plan, None, time / 4, &errors).await?;
+    say!("bench: overload: offering {:.0} tasks/s for {} s", peak * OFFERED, time.as_secs());
+    let (crowded, lines) = storm(&site, plan, Some(peak * OFFERED), time, &errors).await?;
+    for finding in site.findings().await? {
+        errors.note(format!("the doctor: {finding}"));
+    }
+    let mut calm = idle.0;
+    calm.iter_mut().filter(|(name, _)| *name == COMPLETED).for_each(|(_, value)| *value = peak);
+    let panel = |title: &str, y, line: Line| Panel { title: title.to_owned(), x: "s", y, log_x: false, lines: vec![line] };
+    let [completions, memory] = lines;
+    let outcome = Outcome::new("overload", ["3 × the capacity", "the capacity, or idle"], &[vec![crowded], vec![calm]], &[]);
+    site.close().await?;
+    Ok(outcome.with_errors(&[errors, Errors::default()]).with_panels(vec![
+        panel("overload: completions", "1/s", completions),
+        panel("overload: the server's memory", "MiB", memory),
+    ]))
+}
+
+const COMPLETED: &str = "completed/s";
+
+/// Leases are lost for so long, beside all workers and so many Submits a second, if any. What it came to, and completions and memory over
+/// time.
+async fn storm(
+    site: &Site, plan: Plan, per_second: Option<f64>, time: Duration, errors: &Errors,
+) -> Result<(Sample, [Line; 2]), Failure> {
+    let crowd = Crowd { leasehold: site.leasehold.clone(), counts: Arc::default(), errors: errors.clone() };
+    let counts = crowd.counts.clone();
+    let mut others = JoinSet::new();
+    let workers = if per_second.is_some() { plan.clients } else { 0 };
+    (0..workers).for_each(|client| drop(others.spawn(crowd.clone().work(client))));
+    (0..FINDERS).for_each(|client| drop(others.spawn(crowd.clone().find(client))));
+    others.spawn(crowd.clone().lose());
+    others.spawn(crowd.clone().flood(per_second.unwrap_or(0.0)));
+    tokio::time::sleep(plan.warm_up).await;
+    let begin = Instant::now();
+    let read = || [&counts.completed, &counts.accepted, &counts.refused].map(|count| count.load(Ordering::Relaxed));
+    let (first, mut before, mut memory) = (read(), read(), 0.0_f64);
+    let mut lines = ["completed", "resident"].map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    for look in 1..=u32::try_from(time.as_secs())?.max(1) {
+        tokio::time::sleep_until((begin + LOOK * look).into()).await;
+        let now = read();
+        let resident = site.server.memory()?;
+        memory = memory.max(resident);
+        for (line, value) in lines.iter_mut().zip([precise((now[0] - before[0]).cast_signed()), resident]) {
+            line.points.push((begin.elapsed().as_secs_f64(), value));
+        }
+        before = now;
+        if u64::from(look).is_multiple_of(TELL) {
+            say!("bench: {look} of {} s: {}", time.as_secs(), line(&sample(&counts, first, now, begin.elapsed(), memory)));
+        }
+    }
+    let sample = sample(&counts, first, read(), begin.elapsed(), memory);
+    counts.over.store(true, Ordering::Relaxed);
+    while let Some(ended) = others.join_next().await {
+        ended?;
+    }
+    Ok((sample, lines))
+}
+
+fn sample(counts: &Counts, first: [u64; 3], now: [u64; 3], time: Duration, memory: f64) -> Sample {
+    let rate = |which: usize| precise((now[which] - first[which]).cast_signed()) / time.as_secs_f64();
+    let found = counts.found();
+    vec![
+        (COMPLETED, rate(0)),
+        ("accepted/s", rate(1)),
+        ("refused/s", rate(2)),
+        ("lost leases found", precise(i64::try_from(found.len()).unwrap_or(i64::MAX))),
+        ("found after p50, ms", millis(percentile(&found, 0.50))),
+        ("found after p99, ms", millis(percentile(&found, 0.99))),
+        ("server, MiB", memory),
+    ]
+}
+
+impl Crowd {
+    /// So many Submits a second, whatever becomes of them.
+    async fn flood(self, per_second: f64) {
+        let (begin, mut sent) = (Instant::now(), 0_u32);
+        let mut calls = JoinSet::new();
+        while !self.counts.over() {
+            while f64::from(sent) < begin.elapsed().as_secs_f64() * per_second {
+                sent += 1;
+                calls.spawn(self.clone().submit(sent as usize));
+            }
+            while calls.try_join_next().is_some() {}
+            tokio::time::sleep(TICK).await;
+        }
+        calls.join_all().await;
+    }
+
+    async fn submit(self, client: usize) {
+        match self.leasehold.submit(client, QUEUE, task_name()).await {
+            Ok(()) => drop(self.counts.accepted.fetch_add(1, Ordering::Relaxed)),
+            Err(error) if hint(&error).is_some() => drop(self.counts.refused.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => self.errors.note(error),
+        }
+    }
+
+    async fn work(self, client: usize) {
+        while !self.counts.over() {
+            match self.leasehold.claim(client, QUEUE, 1, Some(WAIT)).await {
+                Ok(leases) => {
+                    for lease in leases {
+                        self.complete(client, lease).await;
+                        self.counts.completed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Err(error) => self.obey(error).await,
+            }
+        }
+    }
+
+    async fn complete(&self, client: usize, lease: pb::Lease) {
+        while let Err(error) = self.leasehold.complete(client, lease.clone()).await {
+            if hint(&error).is_none() {
+                return self.errors.note(error);
+            }
+            self.obey(error).await;
+        }
+    }
+
+    /// Comes back when it was told to.
+    async fn obey(&self, error: Failure) {
+        match hint(&error) {
+            Some(delay) => tokio::time::sleep(delay).await,
+            None => {
+                self.errors.note(error);
+                tokio::time::sleep(TICK).await;
+            }
+        }
+    }
+
+    /// Submits what will be claimed and forgotten.
+    async fn lose(self) {
+        let at_once = Some(prost_types::Duration::default());
+        let retry = pb::RetryPolicy { initial_backoff: at_once, max_backoff: at_once, ..Default::default() };
+        while !self.counts.over() {
+            let spec = pb::TaskSpec { retry: Some(retry), ..self.leasehold.spec(LOST, task_name()) };
+            if let Err(error) = self.leasehold.submit_spec(0, spec).await {
+                self.obey(error).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1) / LOST_PER_SECOND).await;
+        }
+    }
+
+    /// Leases for one worker, who forgets each task once and completes it when it comes back. One worker that is silent is no stalled fleet.
+    async fn find(self, client: usize) {
+        let request = pb::ClaimRequest {
+            queue: LOST.to_owned(),
+            worker_id: "forgetful".into(),
+            max_tasks: Some(1),
+            wait: pb_duration(WAIT).ok(),
+            lease_duration: pb_duration(LOST_LEASE).ok(),
+            ..Default::default()
+        };
+        while !self.counts.over() {
+            let leases = match self.leasehold.claim_with(client, request.clone()).await {
+                Ok(leases) => leases,
+                Err(error) => {
+                    self.obey(error).await;
+                    continue;
+                }
+            };
+            for lease in leases {
+                let now = Instant::now();
+                let name = task_id(&lease);
+                let ended = self.counts.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+                if let Some(ended) = ended {
+                    let took = now.saturating_duration_since(ended);
+                    self.counts.found.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+                    self.complete(client, lease).await;
+                } else if let Some(remaining) = lease.remaining.and_then(|span| Duration::try_from(span).ok()) {
+                    self.counts.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(name, now + remaining);
+                }
+            }
+        }
+    }
+}
+
+/// When to come back; absent: it was not refused for lack of room.
+fn hint(error: &Failure) -> Option<Duration> {
+    let status = error.downcast_ref::<Status>()?;
+    if !matches!(status.code(), Code::ResourceExhausted | Code::Unavailable) {
+        return None;
+    }
+    status.get_details_retry_info()?.retry_delay
+}
