@@ -39,7 +39,20 @@ impl<I, O> Ticket<I, O> {
     }
 }
 
-type Run<I, O> = dyn Fn(Vec<Ticket<I, O>>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+/// The batch that a lane is about to carry out: calls join it until it is taken, so whoever prepares something first loses nobody.
+pub struct Load<I, O> {
+    station: Arc<Station<I, O>>,
+    lane: u64,
+}
+
+impl<I, O> Load<I, O> {
+    /// At least one ticket, and no more than [`BATCH`] items unless a single call has more.
+    pub fn take(self) -> Vec<Ticket<I, O>> {
+        held(&self.station.yard).take(self.lane)
+    }
+}
+
+type Run<I, O> = dyn Fn(Load<I, O>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// Takes calls in, and runs them in batches on a bounded number of lanes.
 pub struct Batcher<I, O>(Arc<Station<I, O>>);
@@ -71,11 +84,10 @@ struct UnderWay {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// `run` gets at least one ticket, and no more than [`BATCH`] items unless a single call has more. It runs in a task of its own, so
-    /// a caller that goes away never stops it half-way.
+    /// `run` takes its batch and answers it. It runs in a task of its own, so a caller that goes away never stops it half-way.
     pub fn start<F, Fut>(kind: &'static str, lanes: usize, run: F) -> Self
     where
-        F: Fn(Vec<Ticket<I, O>>) -> Fut + Send + Sync + 'static,
+        F: Fn(Load<I, O>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         Self::start_with(kind, lanes, SLOW, run)
@@ -83,11 +95,11 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 
     fn start_with<F, Fut>(kind: &'static str, lanes: usize, slow: Duration, run: F) -> Self
     where
-        F: Fn(Vec<Ticket<I, O>>) -> Fut + Send + Sync + 'static,
+        F: Fn(Load<I, O>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         let yard = Mutex::new(Yard { waiting: VecDeque::new(), items: 0, under_way: Vec::with_capacity(lanes), next: 0 });
-        let run: Box<Run<I, O>> = Box::new(move |tickets| Box::pin(run(tickets)));
+        let run: Box<Run<I, O>> = Box::new(move |load| Box::pin(run(load)));
         Batcher(Arc::new(Station { kind, lanes, slow, run, yard }))
     }
 
@@ -103,30 +115,30 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             yard.waiting.push_back(Ticket { items, answer });
             yard.leaves(self.0.lanes)
         };
-        if leave {
-            self.0.clone().open_lane();
+        if let Some(lane) = leave {
+            self.0.clone().open_lane(lane);
         }
         answers.await.map_err(|_| Refusal::Bug("a batch ended without an answer".into()))
     }
 }
 
 impl<I, O> Yard<I, O> {
-    /// Whether another transaction may leave now; if so, its lane is taken.
-    fn leaves(&mut self, lanes: usize) -> bool {
+    /// The lane on which another transaction may leave now, if there is one. It is taken.
+    fn leaves(&mut self, lanes: usize) -> Option<u64> {
         // One that has yet to take its items in will take these too.
         let gathering = self.under_way.iter().any(|other| other.items == 0);
         let largest = self.under_way.iter().map(|other| other.items).max().unwrap_or(0);
         let least = if self.under_way.iter().all(|other| other.slow) { largest } else { largest.max(WORTH_A_LANE) };
         let leaves = !self.waiting.is_empty() && !gathering && self.under_way.len() < lanes && self.items >= least;
-        if leaves {
+        leaves.then(|| {
             self.next += 1;
             self.under_way.push(UnderWay { number: self.next, items: 0, slow: false });
-        }
-        leaves
+            self.next
+        })
     }
 
-    /// The next batch, onto the lane that was taken for it, and that lane's number.
-    fn take(&mut self) -> (Vec<Ticket<I, O>>, u64) {
+    /// The next batch, onto this lane.
+    fn take(&mut self, lane: u64) -> Vec<Ticket<I, O>> {
         let (mut tickets, mut size) = (Vec::new(), 0);
         while let Some(next) = self.waiting.front() {
             if !tickets.is_empty() && size + next.items.len() > BATCH {
@@ -136,12 +148,8 @@ impl<I, O> Yard<I, O> {
             tickets.extend(self.waiting.pop_front());
         }
         self.items -= size;
-        let lane = self.under_way.iter_mut().find(|lane| lane.items == 0);
-        let number = lane.map_or(0, |lane| {
-            lane.items = size;
-            lane.number
-        });
-        (tickets, number)
+        self.under_way.iter_mut().filter(|one| one.number == lane).for_each(|one| one.items = size);
+        tickets
     }
 
     fn is_slow(&mut self, number: u64) {
@@ -154,37 +162,37 @@ impl<I, O> Yard<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Station<I, O> {
-    fn open_lane(self: Arc<Self>) {
+    fn open_lane(self: Arc<Self>, number: u64) {
         // Boxed, for a lane may open another one.
-        let lane: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(self.lane());
+        let lane: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(self.lane(number));
         tokio::spawn(lane);
     }
 
     /// Carries out batches until no other may leave.
-    async fn lane(self: Arc<Self>) {
+    async fn lane(self: Arc<Self>, mut number: u64) {
         loop {
+            let lane = Lane { station: &self, number };
             // Whoever is about to call gets in first: the answers of the batch before have just gone out.
             tokio::task::yield_now().await;
-            let (tickets, number) = held(&self.yard).take();
-            let (calls, items) = (tickets.len(), tickets.iter().map(|ticket| ticket.items.len()).sum::<usize>());
-            let lane = Lane { station: &self, number };
             let begin = Instant::now();
-            let mut run = (self.run)(tickets);
+            let mut run = (self.run)(Load { station: self.clone(), lane: number });
             if tokio::time::timeout(self.slow, &mut run).await.is_err() {
                 let leaves = {
                     let mut yard = held(&self.yard);
                     yard.is_slow(number);
                     yard.leaves(self.lanes)
                 };
-                if leaves {
-                    self.clone().open_lane();
+                if let Some(other) = leaves {
+                    self.clone().open_lane(other);
                 }
                 run.await;
             }
-            tracing::debug!(kind = self.kind, calls, items, elapsed = ?begin.elapsed(), "a batch");
+            let items = held(&self.yard).under_way.iter().find(|one| one.number == number).map_or(0, |one| one.items);
+            tracing::debug!(kind = self.kind, items, elapsed = ?begin.elapsed(), "a batch");
             drop(lane);
-            if !held(&self.yard).leaves(self.lanes) {
-                return;
+            match held(&self.yard).leaves(self.lanes) {
+                Some(next) => number = next,
+                None => return,
             }
         }
     }
@@ -218,9 +226,10 @@ mod tests {
         fn with_lanes(lanes: usize, slow: Duration) -> Held {
             let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
             let (gate, sizes) = (permits.clone(), begun.clone());
-            let batcher = Arc::new(Batcher::start_with("test", lanes, slow, move |tickets: Vec<Ticket<u32, u32>>| {
+            let batcher = Arc::new(Batcher::start_with("test", lanes, slow, move |load: Load<u32, u32>| {
                 let (gate, sizes) = (gate.clone(), sizes.clone());
                 async move {
+                    let tickets = load.take();
                     held(&sizes).push(tickets.len());
                     gate.acquire().await.unwrap().forget();
                     for ticket in tickets {
@@ -257,6 +266,36 @@ mod tests {
             assert_eq!(other.await.unwrap(), Ok(vec![n * 2]));
         }
         held.until(|yard, begun| yard.under_way.is_empty() && begun == [1, 8]).await;
+    }
+
+    #[tokio::test]
+    async fn a_call_joins_the_batch_that_prepares_until_that_is_taken() {
+        let (ready, taken) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (gate, sizes) = (ready.clone(), taken.clone());
+        let batcher = Arc::new(Batcher::start_with("test", 2, Duration::MAX, move |load: Load<u32, u32>| {
+            let (gate, sizes) = (gate.clone(), sizes.clone());
+            async move {
+                gate.acquire().await.unwrap().forget();
+                let tickets = load.take();
+                held(&sizes).push(tickets.len());
+                tickets.into_iter().for_each(|ticket| ticket.answer(vec![7]));
+            }
+        }));
+        let calls: Vec<_> = (0..20)
+            .map(|n| {
+                let batcher = batcher.clone();
+                tokio::spawn(async move { batcher.call(vec![n]).await })
+            })
+            .collect();
+        while held(&batcher.0.yard).items < 20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(held(&batcher.0.yard).under_way.len(), 1, "enough for a lane of their own, but one is about to take them");
+        ready.add_permits(1);
+        for call in calls {
+            assert_eq!(call.await.unwrap(), Ok(vec![7]));
+        }
+        assert_eq!(*held(&taken), [20]);
     }
 
     /// What the transactions under way carry.

@@ -4,6 +4,7 @@ mod ahead;
 mod batch;
 mod dispatch;
 mod fresh;
+mod full;
 mod lows;
 mod unread;
 
@@ -24,6 +25,7 @@ use super::{ClaimCommand, Engine};
 use crate::domain::refusal::Refusal;
 pub use ahead::Marks;
 use batch::Call;
+pub use full::Full;
 pub use lows::Lows;
 pub use unread::Unread;
 
@@ -41,7 +43,7 @@ struct Line {
     calls: Mutex<VecDeque<Waiting>>,
     /// A call came, or a task may have become READY.
     changed: Notify,
-    /// How many calls the transaction under way is for; 0: there is none.
+    /// How many calls the transaction under way is for; 0: there is none, or it takes in whoever comes.
     under_way: AtomicUsize,
     /// Whether a second transaction is.
     helped: AtomicBool,
@@ -180,15 +182,14 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
         let changed = line.changed.notified();
         // Whoever is about to call gets in first: the answers of the batch before have just gone out.
         tokio::task::yield_now().await;
-        let batch = next_batch(&line);
+        let batch = Batch::of(&line);
         if batch.is_empty() {
             if rest(&engine, IDLE, changed).await && take_down(&engine, queue_id, &line) {
                 return;
             }
             continue;
         }
-        line.under_way.store(batch.len(), Ordering::Relaxed);
-        let (full, again) = serve_once(&engine, queue_id, &line, batch).await;
+        let (full, again) = serve_once(&engine, queue_id, batch).await;
         line.under_way.store(0, Ordering::Relaxed);
         if !full && !held(&line.calls).is_empty() {
             let poll = POLL.mul_f64(0.5 + 0.5 * fastrand::f64());
@@ -200,9 +201,11 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
 
 /// Serves the line once, beside the transaction under way.
 async fn help(engine: Engine, queue_id: i32, line: Arc<Line>) {
-    let batch = if engine.0.drain.is_cancelled() { Vec::new() } else { next_batch(&line) };
-    if !batch.is_empty() {
-        serve_once(&engine, queue_id, &line, batch).await;
+    if !engine.0.drain.is_cancelled() {
+        let batch = Batch::of(&line);
+        if !batch.is_empty() {
+            serve_once(&engine, queue_id, batch).await;
+        }
     }
     line.helped.store(false, Ordering::SeqCst);
     // What it put back into the line has not seen what became READY meanwhile.
@@ -235,33 +238,58 @@ fn take_down(engine: &Engine, queue_id: i32, line: &Line) -> bool {
     idle
 }
 
-/// The calls that the next transaction is for: those at the head of the line that still have a caller, each claim id once.
-fn next_batch(line: &Line) -> Vec<Waiting> {
-    let mut calls = held(&line.calls);
-    let (mut batch, mut later, mut slots) = (Vec::new(), VecDeque::new(), 0);
-    while let Some(waiting) = calls.pop_front() {
-        let twice = waiting.call.claim.is_some() && batch.iter().any(|other: &Waiting| other.call.claim == waiting.call.claim);
-        if waiting.answer.is_closed() {
-            continue;
-        }
-        if twice || (!batch.is_empty() && slots + waiting.call.slots > crate::domain::limits::BATCH) {
-            later.push_back(waiting);
-            continue;
-        }
-        slots += waiting.call.slots;
-        batch.push(waiting);
+/// The calls that one transaction is for.
+struct Batch<'a> {
+    line: &'a Line,
+    waiting: Vec<Waiting>,
+}
+
+impl Batch<'_> {
+    fn of(line: &Line) -> Batch<'_> {
+        let mut batch = Batch { line, waiting: Vec::new() };
+        batch.gather();
+        batch
     }
-    *calls = later;
-    batch
+
+    /// Takes in those at the head of the line that still have a caller, each claim id once, as long as there are places.
+    fn gather(&mut self) {
+        let mut calls = held(&self.line.calls);
+        let (mut later, mut slots) = (VecDeque::new(), self.waiting.iter().map(|waiting| waiting.call.slots).sum::<usize>());
+        while let Some(waiting) = calls.pop_front() {
+            let claim = waiting.call.claim;
+            let twice = claim.is_some() && self.waiting.iter().any(|other| other.call.claim == claim);
+            if waiting.answer.is_closed() {
+                continue;
+            }
+            if twice || (!self.waiting.is_empty() && slots + waiting.call.slots > crate::domain::limits::BATCH) {
+                later.push_back(waiting);
+                continue;
+            }
+            slots += waiting.call.slots;
+            self.waiting.push(waiting);
+        }
+        *calls = later;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The last to come are taken in, now that it is this transaction's turn; whoever comes later waits for the next one.
+    fn close(&mut self) -> Vec<Call> {
+        self.gather();
+        self.line.under_way.store(self.waiting.len(), Ordering::Relaxed);
+        self.waiting.iter().map(|waiting| waiting.call.clone()).collect()
+    }
 }
 
 /// One transaction for the batch. Whoever got nothing and is patient goes back to the head of the line. Returns whether there may be
 /// more to take at once, and else when a rate lets the next task go.
-async fn serve_once(engine: &Engine, queue_id: i32, line: &Line, batch: Vec<Waiting>) -> (bool, Option<std::time::Instant>) {
-    let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
+async fn serve_once(engine: &Engine, queue_id: i32, mut batch: Batch<'_>) -> (bool, Option<std::time::Instant>) {
     let begin = Instant::now();
-    let run = batch::run(engine, queue_id, &calls).await;
-    tracing::debug!(kind = "claim", calls = calls.len(), elapsed = ?begin.elapsed(), "a batch");
+    let run = batch::run(engine, queue_id, &mut batch).await;
+    let Batch { line, waiting: batch } = batch;
+    tracing::debug!(kind = "claim", calls = batch.len(), elapsed = ?begin.elapsed(), "a batch");
     let batch::Served { leases: mut got, again, fair } = match run {
         Ok(served) => served,
         Err(refusal) => {
@@ -293,3 +321,6 @@ async fn serve_once(engine: &Engine, queue_id: i32, line: &Line, batch: Vec<Wait
     }
     (all_served, again)
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,7 @@ pub use crate::store::{By, Ear};
 pub use delivery::{Delivery, Leases};
 pub use idle::IdleWalk;
 pub use repair::{ListRepairsCommand, RepairInFull, ReplayRepairsCommand, Replayed, Resolution};
+pub use retention::Erasure;
 pub use stats::{Stats, StatsCommand};
 pub use sweep::Sweep;
 pub use watch::{Begin, Sight, TailPlace, TaskEvent, WatchCommand, Watched, Watcher};
@@ -50,7 +51,7 @@ pub use words::*;
 use admission::Admission;
 use batcher::Batcher;
 use cancel_tasks::Stride;
-use claim::{Dispatchers, Lows, Marks, Unread};
+use claim::{Dispatchers, Full, Lows, Marks, Unread};
 use memory::Memory;
 use queues::Queues;
 use refused::Refused;
@@ -97,6 +98,7 @@ struct Inner {
     dispatchers: Dispatchers,
     marks: Marks,
     lows: Arc<Lows>,
+    full: Full,
     stride: Stride,
     left_off: LeftOff,
     unread: Unread,
@@ -128,11 +130,11 @@ impl Engine {
         Engine(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let lanes = settings.lanes;
             let transitions = |kind, inner: std::sync::Weak<Inner>| {
-                Batcher::start(kind, lanes, move |tickets| {
+                Batcher::start(kind, lanes, move |load| {
                     let inner = inner.clone();
                     async move {
                         if let Some(inner) = inner.upgrade() {
-                            transition::run(&Engine(inner), tickets).await;
+                            transition::run(&Engine(inner), load).await;
                         }
                     }
                 })
@@ -145,6 +147,7 @@ impl Engine {
                 dispatchers: Dispatchers::default(),
                 marks: Marks::default(),
                 lows: Arc::default(),
+                full: Full::default(),
                 stride: Stride::default(),
                 left_off: LeftOff::default(),
                 unread: Unread::default(),
@@ -153,19 +156,21 @@ impl Engine {
                 refused: Refused::default(),
                 memory: Memory::default(),
                 samples: Samples::default(),
-                submissions: Batcher::start("submit", lanes, move |tickets| {
+                submissions: Batcher::start("submit", lanes, move |load| {
                     let inner = submitter.clone();
                     async move {
                         if let Some(inner) = inner.upgrade() {
-                            submit::run(&Engine(inner), tickets).await;
+                            submit::run(&Engine(inner), load.take()).await;
                         }
                     }
                 }),
                 transitions: transitions("transition", inner.clone()),
                 holds: transitions("hold", inner.clone()),
-                barriers: Batcher::start("barrier", 1, move |tickets: Vec<batcher::Ticket<(), _>>| {
+                barriers: Batcher::start("barrier", 1, move |load: batcher::Load<(), _>| {
                     let db = flusher.clone();
                     async move {
+                        // Taken first: a barrier is for what was committed before it began.
+                        let tickets = load.take();
                         let done = timed(crate::store::barrier(&db)).await.map_err(|error| refusal_of(&error));
                         tickets.into_iter().for_each(|ticket| ticket.answer(vec![done.clone()]));
                     }

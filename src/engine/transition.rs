@@ -24,7 +24,7 @@ type Answer = Result<Outcome, Refusal>;
 /// Whether nothing can move this task, not even alone, because of what is stored of it.
 pub(super) async fn at_fault(engine: &Engine, queue_id: i32, uid: Uuid) -> bool {
     let tick = Item { queue_id, target: Target::Uid(uid), command: Command::Tick };
-    matches!(timed(round::carry_out(engine, &[tick], true)).await, Err(StoreError::Data(_)))
+    matches!(timed(round::carry_out(engine, &[tick], true, None)).await, Err(StoreError::Data(_)))
 }
 
 impl Engine {

@@ -1,5 +1,5 @@
 //! Tells other servers which queues have new READY tasks, of which rank at least, and, while somebody watches there, that there are new
-//! events: hints only, sent outside the write transactions, and not more often than `DEBOUNCE` and `EVENTS` say.
+//! events: hints only, sent outside the write transactions, and not more often than `DEBOUNCE`, `EVENTS` and `PLACES` say.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ const DEBOUNCE: Duration = Duration::from_millis(5);
 /// How long a server that found itself alone takes that for granted: no longer than the polls of a server that has just come.
 const ALONE: Duration = Duration::from_secs(1);
 const EVENTS: Duration = Duration::from_millis(10);
+/// Places that came free are mostly taken by those who wait here; the others hear of them all the same.
+const PLACES: Duration = Duration::from_millis(20);
 
 /// How long a tick waits for something to tell.
 const QUIET: Duration = Duration::from_secs(30);
@@ -35,7 +37,9 @@ impl Loop for Notify {
         match self.engine.tell_other_servers(self.server, &news).await {
             Ok(false) => Tick::Rest(ALONE),
             // Events alone are less urgent than work that somebody waits for, and there are more of them.
-            Ok(true) => Tick::Rest(if news.openings.is_empty() { EVENTS } else { DEBOUNCE }),
+            Ok(true) if news.openings.is_empty() => Tick::Rest(EVENTS),
+            Ok(true) if news.openings.only_places() => Tick::Rest(PLACES),
+            Ok(true) => Tick::Rest(DEBOUNCE),
             Err(_) => Tick::Failed,
         }
     }

@@ -39,6 +39,11 @@ impl Openings {
         self.0.iter().map(|(queue_id, rank)| (*queue_id, *rank))
     }
 
+    /// Nothing has become READY: only places came free.
+    pub fn only_places(&self) -> bool {
+        self.0.values().all(|rank| *rank == i64::MAX)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -65,5 +65,5 @@ pub use stats::{Count, LiveCount, Recent, ShareRow};
 pub use stuck::{end_stuck, lock_stuck, stuck_key};
 pub use subjects::{FloorMap, effected, floors, lock_gates, plan_walk, stale_page, stale_running, take_walk, write_floors};
 pub use submit::{AcceptedTask, NewTask, NewTasksShare, insert_accepted, insert_tasks, shares_for};
-pub use transition::{ended_by_uid, held_by_others, live_by_uid, lock_live, lock_tasks, specs_by_id, specs_by_uid};
+pub use transition::{ended_by_uid, held_by_others, live_by_uid, lock_live, lock_tasks, specs_by_id, specs_by_uid, specs_in_full};
 pub use write::{Changes, wake_shares};

@@ -76,8 +76,18 @@ impl Tx {
     }
 
     /// A commit without an answer is not repeated: the caller repeats its call, and identity absorbs it.
-    pub async fn commit(mut self) -> Result<(), StoreError> {
-        sqlx::raw_sql("COMMIT").execute(self.connection()).await?;
+    pub async fn commit(self) -> Result<(), StoreError> {
+        self.end_with("COMMIT").await
+    }
+
+    /// Lets go of the locks at once, and returns when the commit is on disk although it did not wait for that: a barrier follows it in the
+    /// same round trip.
+    pub async fn commit_behind_barrier(self) -> Result<(), StoreError> {
+        self.end_with(COMMIT_AND_BARRIER).await
+    }
+
+    async fn end_with(mut self, statements: &'static str) -> Result<(), StoreError> {
+        sqlx::raw_sql(statements).execute(self.connection()).await?;
         if let Some(session) = self.0.take() {
             session.end();
         }
@@ -169,6 +179,8 @@ const BY_KEY: [(&str, &str); 5] = [
 /// For what is asked with filters that nobody foresees.
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on; \
                         SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL plan_cache_mode = force_custom_plan";
+/// Statements of one message: COMMIT ends its transaction, and what follows is another one, which waits for the disk.
+const COMMIT_AND_BARRIER: &str = concat!("COMMIT;\n", include_str!("sql/barrier.sql"));
 const PATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '4s'";
 
 /// How we connect. Poolers know few startup parameters and refuse what they don't: settings are made once a session is there.

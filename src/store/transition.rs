@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use bytes::Bytes;
 use sqlx::PgExecutor;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -34,6 +35,32 @@ pub async fn ended_by_uid(at: impl PgExecutor<'_>, queues: &[i32], uids: &[Uuid]
 
 pub async fn specs_by_uid(at: impl PgExecutor<'_>, queues: &[i32], uids: &[Uuid]) -> Result<Vec<SpecRow>, StoreError> {
     Ok(sqlx::query_file_as!(SpecRow, "src/store/sql/specs_by_uid.sql", queues, uids).fetch_all(at).await?)
+}
+
+/// What was asked of tasks of a queue, with their payloads. Absent: erased.
+pub async fn specs_in_full(tx: &mut Tx, queue_id: i32, uids: &[Uuid]) -> Result<Vec<(SpecRow, Option<Bytes>)>, StoreError> {
+    let rows = sqlx::query_file!("src/store/sql/specs_in_full.sql", queue_id, uids).fetch_all(tx.connection()).await?;
+    let whole = rows.into_iter().map(|row| {
+        let spec = SpecRow {
+            queue_id: row.queue_id,
+            uid: row.uid,
+            task_id: row.task_id,
+            kind: row.kind,
+            content_type: row.content_type,
+            target: row.target,
+            event_id: row.event_id,
+            fairness_key: row.fairness_key,
+            ordering_key: row.ordering_key,
+            cost: row.cost,
+            priority: row.priority,
+            subjects: row.subjects,
+            labels: row.labels,
+            options: row.options,
+            digest: row.digest,
+        };
+        (spec, row.payload.map(Bytes::from))
+    });
+    Ok(whole.collect())
 }
 
 pub async fn specs_by_id(at: impl PgExecutor<'_>, queues: &[i32], ids: &[String]) -> Result<Vec<SpecRow>, StoreError> {

@@ -81,16 +81,34 @@ async fn a_share_at_its_cap_is_parked_and_costs_the_others_nothing_however_long_
     let first = worker.claim(4).await;
     assert_eq!(ids(&first), ["capped/0", "free/0", "free/1", "free/2"]);
     assert_eq!(ids(&worker.claim(2).await), ["free/3", "free/4"]);
-    assert!(town.parked("capped").await);
     assert_eq!(town.explain("capped/7").await.remove(0).kind(), ObstacleKind::ShareAtCap);
     assert_eq!(ids(&worker.claim(5).await), ["free/5"]);
     worker.finds_nothing().await;
+    assert!(town.parked("capped").await);
     // More work for it changes nothing; the end of its lease does.
     town.spec("capped/more").share("capped").submit().await;
     assert!(town.parked("capped").await);
     first[0].fail(leasehold::api::proto::ErrorClass::Transient).await.applied();
     assert!(!town.parked("capped").await);
     assert_eq!(ids(&worker.claim(9).await), ["capped/1"]);
+    town.audit().await;
+}
+
+#[tokio::test]
+async fn a_share_that_stays_at_its_cap_is_parked_while_the_others_go_on() {
+    let town = Town::start().await;
+    town.put_share("capped", |share| share.max_in_flight = Some(1)).await;
+    town.backlog("capped", 3).await;
+    let worker = town.worker("w1");
+    let first = worker.claim_one().await;
+    eventually("it is parked", async || {
+        town.spec(&format!("free-{}", fastrand::u64(..))).share("free").submit().await;
+        worker.claim_one().await.complete().await.applied();
+        town.parked("capped").await.then_some(())
+    })
+    .await;
+    first.complete().await.applied();
+    assert_eq!(worker.claim_one().await.id(), "capped/1");
     town.audit().await;
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use leasehold::api::proto as pb;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::town::{Answer, QUEUE, Town};
+use crate::town::{Answer, QUEUE, Town, eventually};
 
 /// What these statements are named after.
 const HOT: &[&str] = &[
@@ -54,6 +54,7 @@ const HOT: &[&str] = &[
     "probe_live",
     "moment",
     "payloads_by_uid",
+    "specs_in_full",
 ];
 /// As the write path's sessions are set (`store/pool.rs`).
 const SESSION: &str = "SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
@@ -227,20 +228,18 @@ async fn visited(town: &Town) -> (u64, u64) {
 #[tokio::test]
 async fn a_claim_visits_no_more_for_999_shares_at_their_cap_with_long_backlogs() {
     let town = Town::start().await;
-    town.backlog("free", 50).await;
+    town.backlog("free", 1_000).await;
     town.backlog("capped-0", 2).await;
     town.put_share("capped-0", |share| share.max_in_flight = Some(1)).await;
     let worker = town.worker("w1");
     let settle = async || {
         // Until every share at its cap is parked.
         let awake = "SELECT count(*) FROM shares WHERE max_in_flight IS NOT NULL AND NOT parked";
-        for _ in 0..100 {
-            if town.sql::<i64>(awake).await == 0 {
-                return;
-            }
+        eventually("shares at their cap are parked", async || {
             worker.claim(1).await;
-        }
-        panic!("shares at their cap stay awake");
+            (town.sql::<i64>(awake).await == 0).then_some(())
+        })
+        .await;
     };
     worker.claim(3).await;
     settle().await;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::Batch;
 use super::ahead::Mark;
-use super::dispatch;
+use super::dispatch::{self, Turn};
 use super::lows::Look;
 use super::unread::Touched;
 use crate::domain::attempt::{self, Attempt};
@@ -51,11 +52,11 @@ pub struct Served {
     pub fair: bool,
 }
 
-pub async fn run(engine: &Engine, queue_id: i32, calls: &[Call]) -> Result<Served, Refusal> {
+pub(super) async fn run(engine: &Engine, queue_id: i32, batch: &mut Batch<'_>) -> Result<Served, Refusal> {
     let touched = Arc::new(Touched::default());
     let mut tries = 0;
     loop {
-        match timed(attempt_once(engine, queue_id, calls, &touched, true)).await {
+        match timed(attempt_once(engine, queue_id, batch, &touched, true)).await {
             Ok(got) => return Ok(got),
             Err(StoreError::Conflict(_) | StoreError::Locked(_)) if tries < 10 => tries += 1,
             // One row that can't be read must not be in the way of the others.
@@ -67,14 +68,17 @@ pub async fn run(engine: &Engine, queue_id: i32, calls: &[Call]) -> Result<Serve
 
 /// `picking`: whether anything new may be leased; else calls only find again what they were given before.
 async fn attempt_once(
-    engine: &Engine, queue_id: i32, calls: &[Call], touched: &Arc<Touched>, picking: bool,
+    engine: &Engine, queue_id: i32, batch: &mut Batch<'_>, touched: &Arc<Touched>, picking: bool,
 ) -> Result<Served, StoreError> {
     let mut round = Round::begin(engine, queue_id, touched).await?;
-    let before = round.claimed_before(calls).await?;
+    let turn = if picking { Some(dispatch::turn(&mut round).await?) } else { None };
+    // Where servers wait for one another, many calls have come meanwhile: one transaction for all of them.
+    let calls = batch.close();
+    let before = round.claimed_before(&calls).await?;
     // A call that repeats a `request_id` gets nothing new as long as the due loop has not ended the leases that it got before.
     let open: Vec<&Call> = calls.iter().filter(|call| !before.iter().any(|row| row.claim_id == call.claim)).collect();
     let wanted: usize = if picking { open.iter().map(|call| call.slots).sum() } else { 0 };
-    let picked = round.pick(wanted).await?;
+    let picked = round.pick(turn, wanted).await?;
     let now = picked.now;
     if picked.policy.paused && picking {
         // Rolled back: the pick has charged its shares, and nobody gets what they would pay for.
@@ -82,14 +86,14 @@ async fn attempt_once(
         if before.is_empty() {
             return Ok(Served { leases: HashMap::new(), again: None, fair: false });
         }
-        return Box::pin(attempt_once(engine, queue_id, calls, touched, false)).await;
+        return Box::pin(attempt_once(engine, queue_id, batch, touched, false)).await;
     }
     let read = Instant::now();
     let lasting: Vec<LiveRow> = before.into_iter().filter(|row| row.lease_expire.is_some_and(|expire| expire > now)).collect();
     let lasting = round.fresh(lasting).await?;
     let specs = round.specs(engine, picked.rows.iter().chain(&lasting), &picked.name).await?;
     let (mut granted, aftermath) = round.lease(&open, picked, &specs).await?;
-    granted.extend(round.restamp(calls, lasting).await?);
+    granted.extend(round.restamp(&calls, lasting).await?);
     let told = round.tell(granted, specs, now, read).await?;
     let (again, fair) = (round.again, round.fair);
     Ok(Served { leases: round.commit(engine, told, aftermath).await?, again, fair })
@@ -126,8 +130,8 @@ pub(super) struct Round {
     /// When a rate lets the next task go, as far as was seen.
     again: Option<Instant>,
     pub(super) engine: Engine,
-    /// What was read of the tasks that were looked at and are not remembered.
-    pub(super) read: HashMap<Uuid, SpecRow>,
+    /// What was read of the tasks that were looked at and are not remembered: what was asked, and the payload.
+    pub(super) read: HashMap<Uuid, (SpecRow, Option<Bytes>)>,
     /// The tasks of which it is known whether they are stale, and those that are.
     pub(super) judged: HashSet<Uuid>,
     pub(super) stale: HashSet<Uuid>,
@@ -170,13 +174,20 @@ impl Round {
     }
 
     /// The next tasks, locked and in dispatch order, and then what the transaction knows once it holds them.
-    async fn pick(&mut self, wanted: usize) -> Result<Picked, StoreError> {
+    async fn pick(&mut self, mut turn: Option<Turn>, wanted: usize) -> Result<Picked, StoreError> {
         // What can't be read is passed over as what is overdue.
         let unread = self.engine.0.unread.of(self.queue_id);
         let mut overdue: Vec<Uuid> = unread.clone();
         loop {
             let passed = self.stale.len();
-            let picked = if wanted == 0 { Vec::new() } else { dispatch::pick(self, &overdue, wanted).await? };
+            let picked = match turn.take() {
+                _ if wanted == 0 => Vec::new(),
+                Some(turn) => dispatch::pick(self, turn, &overdue, wanted).await?,
+                None => {
+                    let turn = dispatch::turn(self).await?;
+                    dispatch::pick(self, turn, &overdue, wanted).await?
+                }
+            };
             let moment = store::moment(&mut self.tx, &[self.queue_id], Draw::Tokens(picked.len())).await?;
             let Moment { now, mut policies, drawn: tokens } = moment;
             let (name, policy) = policies.remove(&self.queue_id).ok_or_else(StoreError::silent)?;
@@ -265,17 +276,15 @@ impl Round {
         if uids.is_empty() {
             return Ok(specs);
         }
-        let queues = vec![queue_id; uids.len()];
-        let mut rows: Vec<SpecRow> = uids.iter().filter_map(|uid| self.read.remove(uid)).collect();
+        let mut rows: Vec<(SpecRow, Option<Bytes>)> = uids.iter().filter_map(|uid| self.read.remove(uid)).collect();
         if rows.len() < uids.len() {
-            rows = store::specs_by_uid(self.tx.connection(), &queues, &uids).await?;
+            rows = store::specs_in_full(&mut self.tx, queue_id, &uids).await?;
         }
-        let mut payloads = store::payloads_of(self.tx.connection(), &queues, &uids).await?;
         let mut read = Vec::with_capacity(rows.len());
-        for row in rows {
+        for (row, payload) in rows {
             let uid = row.uid;
             let (spec, digest) = row.spec(name)?;
-            let payload = payloads.remove(&uid).unwrap_or_else(Bytes::new);
+            let payload = payload.unwrap_or_default();
             read.push((uid, (Arc::new(TaskSpec { payload, ..Arc::unwrap_or_clone(spec) }), digest)));
         }
         engine.0.memory.remember(read.iter().map(|(uid, spec)| ((queue_id, *uid), spec.clone())));
@@ -362,11 +371,8 @@ impl Round {
     async fn commit(
         self, engine: &Engine, told: Vec<(Uuid, LeasedTask, Option<GivenBack>)>, aftermath: Aftermath,
     ) -> Result<HashMap<Uuid, Leases>, StoreError> {
-        let committed = self.tx.commit().await;
-        let durable = match (committed, self.fair && !told.is_empty()) {
-            (Ok(()), true) => store::barrier(engine.db()).await,
-            (other, _) => other,
-        };
+        let behind = self.fair && !told.is_empty();
+        let durable = if behind { self.tx.commit_behind_barrier().await } else { self.tx.commit().await };
         if let Err(error) = durable {
             give_back(engine.clone(), told.into_iter().filter_map(|(_, _, given)| given).collect());
             return Err(error);

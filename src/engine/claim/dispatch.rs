@@ -1,24 +1,46 @@
 //! Which tasks the next leases are of: the only awake share's next ones, or an allotment between several and within budgets.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use uuid::Uuid;
 
 use super::batch::Round;
 use crate::domain::fairness::{Allotment, Contest, Rated, Share, allot};
 use crate::domain::time::Timestamp;
-use crate::store::{self, Charge, Head, LiveRow, Outlook, StoreError};
+use crate::store::{self, Charge, Dispatch, Head, LiveRow, Outlook, StoreError};
 
 /// How many shares one allotment looks at: those with the lowest tags, which are the ones whose turn it is. Those that are at their cap
 /// or out of tokens are parked, and not among them.
 const SHARES: i64 = 64;
 
+/// What a claim goes by. Where something is compared or counted, this transaction's turn to do so has come, until it ends.
+pub(super) enum Turn {
+    /// Nothing can be leased.
+    Nothing,
+    /// One share is awake, and nothing has a budget.
+    Lone(i32),
+    Contested(Dispatch),
+}
+
+/// Looks what there is to be leased, and waits for its turn if shares have to be compared.
+pub(super) async fn turn(round: &mut Round) -> Result<Turn, StoreError> {
+    Ok(match store::outlook(&mut round.tx, round.queue_id).await? {
+        Outlook::Nothing => Turn::Nothing,
+        Outlook::Lone(share_id) => Turn::Lone(share_id),
+        Outlook::Contested => {
+            round.fair = true;
+            Turn::Contested(store::lock_dispatch(&mut round.tx, round.queue_id).await?)
+        }
+    })
+}
+
 /// Locks up to `wanted` READY tasks in dispatch order that are not stale; `overdue` ones are passed over too.
-pub(super) async fn pick(round: &mut Round, overdue: &[Uuid], wanted: usize) -> Result<Vec<LiveRow>, StoreError> {
-    match store::outlook(&mut round.tx, round.queue_id).await? {
-        Outlook::Nothing => Ok(Vec::new()),
-        Outlook::Lone(share_id) => pick_from(round, share_id, overdue, wanted).await,
-        Outlook::Contested => pick_fairly(round, overdue, wanted).await,
+pub(super) async fn pick(round: &mut Round, turn: Turn, overdue: &[Uuid], wanted: usize) -> Result<Vec<LiveRow>, StoreError> {
+    match turn {
+        Turn::Nothing => Ok(Vec::new()),
+        Turn::Lone(share_id) => pick_from(round, share_id, overdue, wanted).await,
+        Turn::Contested(dispatch) => pick_fairly(round, &dispatch, overdue, wanted).await,
     }
 }
 
@@ -63,11 +85,9 @@ async fn pick_ahead(round: &mut Round, share_id: i32, overdue: &[Uuid], wanted: 
 }
 
 /// Read candidates → allot → lock the picks → charge what was locked. A second round makes up for picks that others held.
-async fn pick_fairly(round: &mut Round, overdue: &[Uuid], wanted: usize) -> Result<Vec<LiveRow>, StoreError> {
+async fn pick_fairly(round: &mut Round, dispatch: &Dispatch, overdue: &[Uuid], wanted: usize) -> Result<Vec<LiveRow>, StoreError> {
     let queue_id = round.queue_id;
-    let dispatch = store::lock_dispatch(&mut round.tx, queue_id).await?;
-    round.fair = true;
-    let mut field = store::field(&mut round.tx, &dispatch, SHARES).await?;
+    let mut field = store::field(&mut round.tx, dispatch, SHARES).await?;
     round.look_again(field.now, field.wake_at);
     if field.contest.allowance.full() || field.contest.shares.is_empty() {
         return Ok(Vec::new());
@@ -102,11 +122,15 @@ async fn pick_fairly(round: &mut Round, overdue: &[Uuid], wanted: usize) -> Resu
             break;
         }
     }
-    let full: Vec<i32> = before.iter().filter(|share| share.allowance.full()).map(|share| share.id).collect();
+    let mut full: Vec<i32> = before.iter().filter(|share| share.allowance.full()).map(|share| share.id).collect();
+    let lasting = round.engine.0.full.lasting(queue_id, &full, Instant::now());
+    if !picked.is_empty() {
+        full = lasting;
+    }
     let charges = charges(&before, &field.contest.shares, &rated, field.now);
     charges.iter().for_each(|charge| round.look_again(field.now, charge.wake_at));
     if !charges.is_empty() {
-        store::charge(&mut round.tx, &dispatch, &field, &charges).await?;
+        store::charge(&mut round.tx, dispatch, &field, &charges).await?;
     }
     store::rest_shares(&mut round.tx, &empty, &full).await?;
     Ok(picked)

@@ -43,13 +43,12 @@ impl Round {
             subjects.insert(*uid, spec.subjects.clone());
         }
         if !unknown.is_empty() {
-            let rows = store::specs_by_uid(self.tx.connection(), &vec![self.queue_id; unknown.len()], &unknown).await?;
-            for row in rows {
+            for (row, payload) in store::specs_in_full(&mut self.tx, self.queue_id, &unknown).await? {
                 let of = row.subjects()?;
                 if !of.is_empty() {
                     subjects.insert(row.uid, of);
                 }
-                self.read.insert(row.uid, row);
+                self.read.insert(row.uid, (row, payload));
             }
         }
         Ok(subjects)

@@ -12,9 +12,9 @@ use crate::domain::record::Task;
 use crate::domain::refusal::Refusal;
 use crate::domain::task::{Command, Reply};
 use crate::domain::time::Timestamp;
-use crate::engine::batcher::Ticket;
+use crate::engine::batcher::{Load, Ticket};
 use crate::engine::{Engine, refusal_of, timed};
-use crate::store::{self, StoreError};
+use crate::store::{self, StoreError, Tx};
 
 /// One command on one task.
 #[derive(Clone, Debug)]
@@ -43,10 +43,20 @@ pub struct Outcome {
 pub type Answer = Result<Outcome, Refusal>;
 type Tickets = Vec<Ticket<Item, Answer>>;
 
+/// Begins a transaction, and only then takes its batch: who calls meanwhile is carried out with the others.
+pub async fn run(engine: &Engine, load: Load<Item, Answer>) {
+    let begun = timed(engine.db().begin()).await;
+    let tickets = load.take();
+    match begun {
+        Ok(tx) => run_in(engine, tickets, Some(tx)).await,
+        Err(error) => refuse_all(tickets, &error),
+    }
+}
+
 /// Carries out a batch and answers everyone. What is held by somebody else is set aside and carried out alone, off the lane.
-pub async fn run(engine: &Engine, tickets: Tickets) {
+async fn run_in(engine: &Engine, tickets: Tickets, begun: Option<Tx>) {
     let items: Vec<Item> = tickets.iter().flat_map(|ticket| ticket.items.iter().cloned()).collect();
-    match attempt_often(engine, &items, false).await {
+    match attempt_often(engine, &items, false, begun).await {
         Ok(answers) => answer_all(tickets, answers),
         Err(StoreError::Locked(_)) if tickets.len() > 1 => set_aside(engine, tickets).await,
         Err(StoreError::Locked(_)) => spawn_alone(engine, tickets),
@@ -57,16 +67,19 @@ pub async fn run(engine: &Engine, tickets: Tickets) {
             run_boxed(engine.clone(), first).await;
             run_boxed(engine.clone(), second).await;
         }
-        Err(error) => {
-            let refusal = refusal_of(&error);
-            answer_all(tickets, vec![Err(refusal); items.len()]);
-        }
+        Err(error) => refuse_all(tickets, &error),
     }
 }
 
-/// `run`, for parts of a batch that it calls itself with.
+/// `run_in`, for parts of a batch that it calls itself with.
 fn run_boxed(engine: Engine, tickets: Tickets) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move { run(&engine, tickets).await })
+    Box::pin(async move { run_in(&engine, tickets, None).await })
+}
+
+fn refuse_all(tickets: Tickets, error: &StoreError) {
+    let refusal = refusal_of(error);
+    let count = tickets.iter().map(|ticket| ticket.items.len()).sum();
+    answer_all(tickets, vec![Err(refusal); count]);
 }
 
 fn answer_all(tickets: Tickets, answers: Vec<Answer>) {
@@ -89,11 +102,7 @@ async fn set_aside(engine: &Engine, tickets: Tickets) {
         .collect();
     let held: BTreeSet<Uuid> = match timed(store::held_by_others(engine.db(), &uids)).await {
         Ok(held) => held,
-        Err(error) => {
-            let refusal = refusal_of(&error);
-            let count = tickets.iter().map(|ticket| ticket.items.len()).sum();
-            return answer_all(tickets, vec![Err(refusal); count]);
-        }
+        Err(error) => return refuse_all(tickets, &error),
     };
     let waits = |ticket: &Ticket<Item, Answer>| {
         ticket.items.iter().any(|item| match item.target {
@@ -122,7 +131,7 @@ fn spawn_alone(engine: &Engine, tickets: Tickets) {
     let engine = engine.clone();
     tokio::spawn(async move {
         let items: Vec<Item> = tickets.iter().flat_map(|ticket| ticket.items.iter().cloned()).collect();
-        let answers = match attempt_often(&engine, &items, true).await {
+        let answers = match attempt_often(&engine, &items, true, None).await {
             Ok(answers) => answers,
             Err(error) => vec![Err(refusal_of(&error)); items.len()],
         };
@@ -130,11 +139,11 @@ fn spawn_alone(engine: &Engine, tickets: Tickets) {
     });
 }
 
-/// Lost races are run again, with everything read anew: nothing of them was written.
-async fn attempt_often(engine: &Engine, items: &[Item], patient: bool) -> Result<Vec<Answer>, StoreError> {
+/// Lost races are run again, with everything read anew: nothing of them was written. `begun`: a transaction to begin in.
+async fn attempt_often(engine: &Engine, items: &[Item], patient: bool, mut begun: Option<Tx>) -> Result<Vec<Answer>, StoreError> {
     let mut tries = 0;
     loop {
-        match timed(carry_out(engine, items, patient)).await {
+        match timed(carry_out(engine, items, patient, begun.take())).await {
             Err(StoreError::Conflict(error)) if tries < 10 => {
                 tracing::debug!(%error, "a batch lost a race and runs again");
                 tries += 1;

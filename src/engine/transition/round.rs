@@ -13,17 +13,25 @@ use crate::domain::spec::{Digest, TaskSpec};
 use crate::engine::{Engine, refusal_of};
 use crate::store::{self, Draw, KeyPlaces, Moment, Policies, SpecRow, StoreError, Tx};
 
-/// Two rounds: reports on tasks that have ended wait for the second, which locks those tasks before anything else.
-pub(super) async fn carry_out(engine: &Engine, items: &[Item], patient: bool) -> Result<Vec<Answer>, StoreError> {
+/// Two rounds: reports on tasks that have ended wait for the second, which locks those tasks before anything else. The first one runs in
+/// the transaction that was `begun`, if one was.
+pub(super) async fn carry_out(
+    engine: &Engine, items: &[Item], patient: bool, begun: Option<Tx>,
+) -> Result<Vec<Answer>, StoreError> {
     let all: Vec<usize> = (0..items.len()).collect();
     let mut answers: Vec<Option<Answer>> = vec![None; items.len()];
-    let late = round(engine, items, &all, patient, false, &mut answers).await?;
+    let tx = match begun {
+        Some(tx) => tx,
+        None if patient => engine.db().begin_patient().await?,
+        None => engine.db().begin().await?,
+    };
+    let late = round(engine, tx, items, &all, false, &mut answers).await?;
     if !late.is_empty() {
         // The first round is committed: from here on only these items may still fail.
-        let mut result = round(engine, items, &late, true, true, &mut answers).await;
+        let mut result = late_round(engine, items, &late, &mut answers).await;
         for _ in 0..3 {
             let Err(StoreError::Conflict(_)) = result else { break };
-            result = round(engine, items, &late, true, true, &mut answers).await;
+            result = late_round(engine, items, &late, &mut answers).await;
         }
         if let Err(error) = result {
             let refusal = refusal_of(&error);
@@ -34,11 +42,17 @@ pub(super) async fn carry_out(engine: &Engine, items: &[Item], patient: bool) ->
     Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
 }
 
+async fn late_round(
+    engine: &Engine, items: &[Item], chosen: &[usize], answers: &mut [Option<Answer>],
+) -> Result<Vec<usize>, StoreError> {
+    let tx = engine.db().begin_patient().await?;
+    round(engine, tx, items, chosen, true, answers).await
+}
+
 /// One transaction over the items at `chosen`. Returns those that have to run again under `late`.
 async fn round(
-    engine: &Engine, items: &[Item], chosen: &[usize], patient: bool, late: bool, answers: &mut [Option<Answer>],
+    engine: &Engine, mut tx: Tx, items: &[Item], chosen: &[usize], late: bool, answers: &mut [Option<Answer>],
 ) -> Result<Vec<usize>, StoreError> {
-    let mut tx = if patient { engine.db().begin_patient().await? } else { engine.db().begin().await? };
     let specs = Specs::read(engine, &mut tx, items, chosen).await?;
     if late {
         let uids: Vec<Uuid> = specs.known.keys().map(|(_, uid)| *uid).collect();
