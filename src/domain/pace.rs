@@ -11,6 +11,10 @@ const LEAST: Duration = Duration::from_millis(20);
 /// What one measurement weighs against all before it, as a span: a measurement over this long counts as much as they.
 const MEMORY: Duration = Duration::from_secs(2);
 
+/// Those who were sent away come back so much faster than tasks finish: a few in vain, so that a pace that was taken for too low is found
+/// out, and not kept low by callers who stay away for it.
+const COMING_BACK: f64 = 1.25;
+
 /// Tasks that finish, measured between two counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
@@ -30,11 +34,16 @@ impl Pace {
         Pace { per_second: Some(self.per_second.map_or(now, |before| before + (now - before) * weight)) }
     }
 
-    /// When the next one is likely to have finished: from `least`, which nobody may undercut, to 10 s.
-    pub fn retry_after(self, least: Duration) -> Duration {
+    /// How many of those who were sent away have come back after so long.
+    pub fn come_back(self, elapsed: Duration) -> f64 {
+        self.per_second.map_or(0.0, |per_second| per_second * COMING_BACK * elapsed.as_secs_f64())
+    }
+
+    /// When it is likely to be the turn of the last of `away` callers who were sent away: from `least`, which nobody may undercut, to 10 s.
+    pub fn retry_after(self, least: Duration, away: f64) -> Duration {
         let likely = match self.per_second {
             None => UNKNOWN,
-            Some(per_second) => Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(MOST),
+            Some(per_second) => Duration::try_from_secs_f64((away / COMING_BACK).max(1.0) / per_second).unwrap_or(MOST),
         };
         likely.clamp(least, MOST.max(least))
     }
@@ -49,10 +58,18 @@ mod tests {
     #[test]
     fn who_is_sent_away_comes_back_when_the_next_one_is_likely_to_have_finished() {
         let measured = Pace::default().seen(20, 1_000 * MS);
-        assert_eq!(measured.retry_after(10 * MS), 50 * MS);
-        assert_eq!(measured.retry_after(80 * MS), 80 * MS);
-        assert_eq!(Pace::default().retry_after(10 * MS), UNKNOWN);
-        assert_eq!(Pace::default().seen(0, 1_000 * MS).retry_after(10 * MS), MOST);
+        assert_eq!(measured.retry_after(10 * MS, 1.0), 50 * MS);
+        assert_eq!(measured.retry_after(80 * MS, 1.0), 80 * MS);
+        assert_eq!(Pace::default().retry_after(10 * MS, 1.0), UNKNOWN);
+        assert_eq!(Pace::default().seen(0, 1_000 * MS).retry_after(10 * MS, 1.0), MOST);
+    }
+
+    #[test]
+    fn of_many_who_were_sent_away_each_has_a_turn_of_its_own() {
+        let measured = Pace::default().seen(20, 1_000 * MS);
+        assert_eq!([25.0, 50.0, 1e6].map(|away| measured.retry_after(MS, away)), [1_000 * MS, 2_000 * MS, MOST]);
+        assert!((measured.come_back(1_000 * MS) - 25.0).abs() < 1e-9, "{measured:?}");
+        assert_eq!(Pace::default().come_back(1_000 * MS), 0.0);
     }
 
     #[test]
@@ -60,6 +77,6 @@ mod tests {
         let fast = Pace::default().seen(1_000, 1_000 * MS);
         assert_eq!(fast.seen(0, 19 * MS), fast);
         let slower = (0..20).fold(fast, |pace, _| pace.seen(1, 1_000 * MS));
-        assert!(slower.retry_after(MS) > 500 * MS, "{slower:?}");
+        assert!(slower.retry_after(MS, 1.0) > 500 * MS, "{slower:?}");
     }
 }

@@ -35,6 +35,18 @@ struct Known {
     finished: (i64, Instant),
     /// Until when it counts as full.
     full: Option<(Instant, i64)>,
+    /// About how many were sent away and are not back, and when that was.
+    away: (f64, Instant),
+}
+
+impl Known {
+    /// Sends one more away: when it shall come back.
+    fn send_away(&mut self, least: Duration, now: Instant) -> Duration {
+        let (away, then) = self.away;
+        let away = (away - self.pace.come_back(now.saturating_duration_since(then))).max(0.0) + 1.0;
+        self.away = (away, now);
+        self.pace.retry_after(least, away)
+    }
 }
 
 impl Admission {
@@ -43,14 +55,19 @@ impl Admission {
         held(&self.0).retain(|(queue, _), _| *queue != queue_id);
     }
 
-    /// Notes a count; answers how soon to come back if there is no room.
-    fn counted(&self, name: &Name, finished: i64, pause: Duration) -> Duration {
+    /// Notes a count.
+    fn counted(&self, name: &Name, finished: i64) {
         let now = Instant::now();
         let mut known = held(&self.0);
         if known.len() > REMEMBERED {
             known.retain(|_, known| known.full.is_some_and(|(until, _)| until > now));
         }
-        let one = known.entry(name.clone()).or_insert(Known { pace: Pace::default(), finished: (finished, now), full: None });
+        let one = known.entry(name.clone()).or_insert(Known {
+            pace: Pace::default(),
+            finished: (finished, now),
+            full: None,
+            away: (0.0, now),
+        });
         let (before, then) = one.finished;
         let elapsed = now.duration_since(then);
         if elapsed >= PAUSE {
@@ -58,7 +75,12 @@ impl Admission {
             one.pace = if finished < before { Pace::default() } else { one.pace.seen(finished - before, elapsed) };
             one.finished = (finished, now);
         }
-        one.pace.retry_after(pause)
+    }
+
+    /// How soon somebody who found no room shall come back.
+    fn send_away(&self, name: &Name, least: Duration) -> Duration {
+        let unknown = || Pace::default().retry_after(least, 1.0);
+        held(&self.0).get_mut(name).map_or_else(unknown, |known| known.send_away(least, Instant::now()))
     }
 
     fn full(&self, name: &Name, limit: i64, pause: Duration) {
@@ -68,9 +90,10 @@ impl Admission {
     }
 
     fn refusal(&self, name: &Name, now: Instant) -> Option<Refusal> {
-        let (pace, full) = held(&self.0).get(name).map(|known| (known.pace, known.full))?;
-        let (until, limit) = full.filter(|(until, _)| *until > now)?;
-        Some(refusal(name.1.is_some(), limit, pace.retry_after(until - now)))
+        let mut all = held(&self.0);
+        let known = all.get_mut(name)?;
+        let (until, limit) = known.full.filter(|(until, _)| *until > now)?;
+        Some(refusal(name.1.is_some(), limit, known.send_away(until - now, now)))
     }
 
     fn nobody_is_full(&self) -> bool {
@@ -119,8 +142,7 @@ struct Room {
     left: i64,
     taken: i64,
     counted: bool,
-    /// How soon to come back if there is none.
-    retry_after: Duration,
+    /// How soon to come back at the earliest if there is none.
     pause: Duration,
 }
 
@@ -155,8 +177,7 @@ impl Rooms {
                 short.push((room.of, limit));
                 accepted.insert(room.of, room.taken);
             }
-            let (retry_after, pause) = (Duration::ZERO, PAUSE);
-            rooms.0.insert(room.of, Room { name, limit, left: room.room, taken: 0, counted: false, retry_after, pause });
+            rooms.0.insert(room.of, Room { name, limit, left: room.room, taken: 0, counted: false, pause: PAUSE });
         }
         rooms.count(engine, tx, &short, &accepted).await?;
         Ok(rooms)
@@ -177,7 +198,7 @@ impl Rooms {
             room.counted = true;
             room.pause = pause;
             let finished = accepted.get(&of).copied().unwrap_or_default() - unfinished;
-            room.retry_after = engine.0.admission.counted(&room.name, finished, pause);
+            engine.0.admission.counted(&room.name, finished);
         }
         Ok(())
     }
@@ -191,7 +212,7 @@ impl Rooms {
             if room.taken == 0 {
                 engine.0.admission.full(&room.name, room.limit, room.pause);
             }
-            return Some(refusal(room.name.1.is_some(), room.limit, room.retry_after));
+            return Some(refusal(room.name.1.is_some(), room.limit, engine.0.admission.send_away(&room.name, room.pause)));
         }
         for of in places {
             if let Some(room) = self.0.get_mut(&of) {

@@ -108,10 +108,12 @@ struct Inner {
     memory: Memory,
     samples: Samples,
     submissions: Batcher<Submission, Result<Accepted, Refusal>>,
-    /// Reports, cancels, and what time alone moves.
+    /// Reports and cancels.
     transitions: Batcher<Item, Result<Outcome, Refusal>>,
     /// Heartbeats and BeginEffect in a lane of their own: a worker must not lose its lease behind a flood of reports.
     holds: Batcher<Item, Result<Outcome, Refusal>>,
+    /// What time alone moves: a lost lease must not be found later for a flood of reports.
+    ticks: Batcher<Item, Result<Outcome, Refusal>>,
     /// Who must know that what it read is on disk.
     barriers: Batcher<(), Result<(), Refusal>>,
     hub: Arc<watch::Hub>,
@@ -166,6 +168,7 @@ impl Engine {
                 }),
                 transitions: transitions("transition", inner.clone()),
                 holds: transitions("hold", inner.clone()),
+                ticks: transitions("tick", inner.clone()),
                 barriers: Batcher::start("barrier", 1, move |load: batcher::Load<(), _>| {
                     let db = flusher.clone();
                     async move {

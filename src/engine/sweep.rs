@@ -80,7 +80,7 @@ impl Engine {
     pub(super) async fn tick_all(&self, tasks: &[(i32, Uuid)]) -> Result<(), Refusal> {
         let tick = |&(queue_id, uid): &(i32, Uuid)| Item { queue_id, target: Target::Uid(uid), command: Command::Tick };
         // One call each: a task that can't be moved is found by halving the calls of a batch.
-        let moves = tasks.iter().map(|task| self.0.transitions.call(vec![tick(task)]));
+        let moves = tasks.iter().map(|task| self.0.ticks.call(vec![tick(task)]));
         let answers = futures_util::future::join_all(moves).await;
         let mut away = None;
         for ((queue_id, uid), answer) in tasks.iter().zip(answers) {

@@ -225,3 +225,19 @@ async fn goes_on(town: &Town) {
                  WHERE t.ordering_key = 'device-1' AND e.kind = 'ENDED'";
     assert_eq!(town.sql::<String>(order).await, "done head behind last");
 }
+
+#[tokio::test]
+async fn every_table_says_when_autovacuum_comes_also_the_log_s_next_partitions() {
+    let town = Town::start().await;
+    town.execute("SELECT setval('positions', 40000000)").await;
+    town.execute("SELECT ensure_event_partitions()").await;
+    let silent: Vec<String> = sqlx::query_scalar(
+        "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+           AND array_to_string(reloptions, ' ') NOT LIKE '%autovacuum%' IS NOT FALSE AND relname NOT IN ('_sqlx_migrations', 'test_clock')",
+    )
+    .fetch_all(town.database())
+    .await
+    .expect("the catalog can be read");
+    assert_eq!(silent, [""; 0]);
+    assert!(town.sql::<bool>("SELECT to_regclass('events_10') IS NOT NULL").await);
+}

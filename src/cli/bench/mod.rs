@@ -236,7 +236,7 @@ impl Arguments {
             }
             Scenario::Overload => {
                 let time = Duration::from_secs(self.overload_seconds);
-                Ok(vec![overload::run(cluster, log, &mut lab.meter, plan, time).await?])
+                overload::run(cluster, log, &mut lab.meter, plan, time).await
             }
             Scenario::Crash => crash::run(folder, log, plan, rounds).await,
             _ => Ok(vec![scenarios::run(lab, scenario, plan, rounds).await?]),

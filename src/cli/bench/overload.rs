@@ -1,6 +1,9 @@
-//! Overload: three times the Submits that can be carried out, into a queue that has a limit, by callers who do not come back. What is
-//! refused must say when to come back; as much must be finished as without the flood, leases that were lost must be found as soon,
-//! and memory must stay where it is.
+//! Overload: three times the Submits that can be carried out, into a queue that has a limit. What is refused must say when to come back; as
+//! much must be finished as without the flood, leases that were lost must be found in time, and memory must stay where it is.
+//!
+//! First by callers who come back when they were told to and keep what is due meanwhile to themselves, as a producer with an outbox does;
+//! then by callers who are deaf to all that: each call is one more task, and what is refused is gone. Their calls cost the machine that it
+//! all runs on as much as before, answered or not.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +34,9 @@ const LOST: &str = "overload-lost";
 const LIMIT: u32 = 2_000;
 /// What is offered, as a multiple of what can be carried out.
 const OFFERED: f64 = 3.0;
-/// Submits go out in parts, this far apart: a timer for each would be a load of its own.
+/// Callers for each client of the other scenarios.
+const CALLERS_PER_CLIENT: usize = 4;
+/// Submits of deaf callers go out in parts, this far apart: a timer for each would be a load of its own.
 const TICK: Duration = Duration::from_millis(2);
 /// Leases that are lost each second, how long they are, and who waits for those tasks to come back.
 const LOST_PER_SECOND: u32 = 20;
@@ -66,6 +71,13 @@ impl Counts {
     }
 }
 
+/// What callers do who were refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    ComeBack,
+    Deaf,
+}
+
 #[derive(Clone)]
 struct Crowd {
     leasehold: Leasehold,
@@ -73,47 +85,55 @@ struct Crowd {
     errors: Errors,
 }
 
-pub async fn run(cluster: &Cluster, log: &str, meter: &mut Meter, plan: Plan, time: Duration) -> Result<Outcome, Failure> {
+pub async fn run(cluster: &Cluster, log: &str, meter: &mut Meter, plan: Plan, time: Duration) -> Result<Vec<Outcome>, Failure> {
     let site = Site::open(cluster, "bench_overload", log).await?;
-    let errors = Errors::default();
+    let mut errors = Errors::default();
     let limited = pb::Queue { name: QUEUE.to_owned(), max_unfinished: Some(LIMIT), ..Default::default() };
     site.leasehold.put_queue(limited).await?;
     let peak = capacity(&site.leasehold, QUEUE, meter, Plan { window: plan.window.max(time / 8), ..plan }, &errors).await?;
     tokio::time::sleep(REST).await;
     say!("bench: overload: {peak:.0} tasks/s are possible; losing leases of an idle server for {} s", (time / 4).as_secs_f64());
-    let idle = storm(&site, plan, None, time / 4, &errors).await?;
-    say!("bench: overload: offering {:.0} tasks/s for {} s", peak * OFFERED, time.as_secs());
-    let (crowded, lines) = storm(&site, plan, Some(peak * OFFERED), time, &errors).await?;
-    for finding in site.findings().await? {
-        errors.note(format!("the doctor: {finding}"));
-    }
-    let mut calm = idle.0;
+    let (mut calm, _) = storm(&site, plan, None, time / 4, &errors).await?;
     calm.iter_mut().filter(|(name, _)| *name == COMPLETED).for_each(|(_, value)| *value = peak);
-    let panel = |title: &str, y, line: Line| Panel { title: title.to_owned(), x: "s", y, log_x: false, lines: vec![line] };
-    let [completions, memory] = lines;
-    let outcome = Outcome::new("overload", ["3 × the capacity", "the capacity, or idle"], &[vec![crowded], vec![calm]], &[]);
+    let mut outcomes = Vec::new();
+    for (name, manner) in [("overload", Manner::ComeBack), ("overload, deaf callers", Manner::Deaf)] {
+        say!("bench: {name}: {:.0} tasks/s are due for {} s", peak * OFFERED, time.as_secs());
+        let (crowded, [completions, memory]) = storm(&site, plan, Some((peak * OFFERED, manner)), time, &errors).await?;
+        if manner == Manner::Deaf {
+            site.findings().await?.iter().for_each(|finding| errors.note(format!("the doctor: {finding}")));
+        }
+        let panel =
+            |what: &str, y, line: Line| Panel { title: format!("{name}: {what}"), x: "s", y, log_x: false, lines: vec![line] };
+        let panels = vec![panel("completions", "1/s", completions), panel("the server's memory", "MiB", memory)];
+        let names = ["3 × the capacity", "the capacity, or idle"];
+        let outcome = Outcome::new(name, names, &[vec![crowded], vec![calm.clone()]], &[]);
+        outcomes.push(outcome.with_errors(&[std::mem::take(&mut errors), Errors::default()]).with_panels(panels));
+    }
     site.close().await?;
-    Ok(outcome.with_errors(&[errors, Errors::default()]).with_panels(vec![
-        panel("overload: completions", "1/s", completions),
-        panel("overload: the server's memory", "MiB", memory),
-    ]))
+    Ok(outcomes)
 }
 
 const COMPLETED: &str = "completed/s";
 
-/// Leases are lost for so long, beside all workers and so many Submits a second, if any. What it came to, and completions and memory over
-/// time.
+/// Leases are lost for so long, beside all workers and a flood of so many Submits a second, if there is one. What it came to, and
+/// completions and memory over time.
 async fn storm(
-    site: &Site, plan: Plan, per_second: Option<f64>, time: Duration, errors: &Errors,
+    site: &Site, plan: Plan, flood: Option<(f64, Manner)>, time: Duration, errors: &Errors,
 ) -> Result<(Sample, [Line; 2]), Failure> {
     let crowd = Crowd { leasehold: site.leasehold.clone(), counts: Arc::default(), errors: errors.clone() };
     let counts = crowd.counts.clone();
     let mut others = JoinSet::new();
-    let workers = if per_second.is_some() { plan.clients } else { 0 };
-    (0..workers).for_each(|client| drop(others.spawn(crowd.clone().work(client))));
+    if let Some((per_second, manner)) = flood {
+        (0..plan.clients).for_each(|client| drop(others.spawn(crowd.clone().work(client))));
+        let callers = plan.clients * CALLERS_PER_CLIENT;
+        let interval = Duration::from_secs_f64(precise(i64::try_from(callers)?) / per_second);
+        match manner {
+            Manner::ComeBack => (0..callers).for_each(|caller| drop(others.spawn(crowd.clone().call(caller, interval)))),
+            Manner::Deaf => drop(others.spawn(crowd.clone().flood(per_second))),
+        }
+    }
     (0..FINDERS).for_each(|client| drop(others.spawn(crowd.clone().find(client))));
     others.spawn(crowd.clone().lose());
-    others.spawn(crowd.clone().flood(per_second.unwrap_or(0.0)));
     tokio::time::sleep(plan.warm_up).await;
     let begin = Instant::now();
     let read = || [&counts.completed, &counts.accepted, &counts.refused].map(|count| count.load(Ordering::Relaxed));
@@ -155,6 +175,26 @@ fn sample(counts: &Counts, first: [u64; 3], now: [u64; 3], time: Duration, memor
 }
 
 impl Crowd {
+    /// A task every so often. Who was refused comes back with it when they were told to; what is due meanwhile follows it.
+    async fn call(self, client: usize, interval: Duration) {
+        let mut due = tokio::time::Instant::now() + interval.mul_f64(fastrand::f64());
+        while !self.counts.over() {
+            tokio::time::sleep_until(due).await;
+            due += interval;
+            let name = task_name();
+            while let Err(error) = self.leasehold.submit(client, QUEUE, name.clone()).await {
+                if hint(&error).is_some() {
+                    self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                }
+                self.obey(error).await;
+                if self.counts.over() {
+                    return;
+                }
+            }
+            self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// So many Submits a second, whatever becomes of them.
     async fn flood(self, per_second: f64) {
         let (begin, mut sent) = (Instant::now(), 0_u32);
