@@ -34,9 +34,12 @@ impl Pace {
         Pace { per_second: Some(self.per_second.map_or(now, |before| before + (now - before) * weight)) }
     }
 
-    /// How many of those who were sent away have come back after so long.
-    pub fn come_back(self, elapsed: Duration) -> f64 {
-        self.per_second.map_or(0.0, |per_second| per_second * COMING_BACK * elapsed.as_secs_f64())
+    /// How many are away once one more was sent there, and how many there were so long ago. Never more than come back within 10 s: some
+    /// never do, and nobody must wait for the turns of those.
+    pub fn one_more_away(self, away: f64, elapsed: Duration) -> f64 {
+        let Some(per_second) = self.per_second else { return 1.0 };
+        let come_back = |within: Duration| per_second * COMING_BACK * within.as_secs_f64();
+        ((away - come_back(elapsed)).max(0.0) + 1.0).min(come_back(MOST).max(1.0))
     }
 
     /// When it is likely to be the turn of the last of `away` callers who were sent away: from `least`, which nobody may undercut, to 10 s.
@@ -68,8 +71,12 @@ mod tests {
     fn of_many_who_were_sent_away_each_has_a_turn_of_its_own() {
         let measured = Pace::default().seen(20, 1_000 * MS);
         assert_eq!([25.0, 50.0, 1e6].map(|away| measured.retry_after(MS, away)), [1_000 * MS, 2_000 * MS, MOST]);
-        assert!((measured.come_back(1_000 * MS) - 25.0).abs() < 1e-9, "{measured:?}");
-        assert_eq!(Pace::default().come_back(1_000 * MS), 0.0);
+        let away = [(0.0, 0), (99.0, 0), (99.0, 2_000), (10.0, 2_000)].map(|(away, ms)| measured.one_more_away(away, ms * MS));
+        assert_eq!(away, [1.0, 100.0, 50.0, 1.0]);
+        // Callers who never come back are forgotten.
+        assert_eq!(measured.one_more_away(1e9, MS), 250.0);
+        assert_eq!(Pace::default().one_more_away(99.0, MS), 1.0);
+        assert_eq!(Pace::default().seen(0, 1_000 * MS).one_more_away(99.0, MS), 1.0);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Known {
     /// Sends one more away: when it shall come back.
     fn send_away(&mut self, least: Duration, now: Instant) -> Duration {
         let (away, then) = self.away;
-        let away = (away - self.pace.come_back(now.saturating_duration_since(then))).max(0.0) + 1.0;
+        let away = self.pace.one_more_away(away, now.saturating_duration_since(then));
         self.away = (away, now);
         self.pace.retry_after(least, away)
     }

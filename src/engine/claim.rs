@@ -182,7 +182,7 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
         let changed = line.changed.notified();
         // Whoever is about to call gets in first: the answers of the batch before have just gone out.
         tokio::task::yield_now().await;
-        let batch = Batch::of(&line);
+        let batch = Batch::of(&line, false);
         if batch.is_empty() {
             if rest(&engine, IDLE, changed).await && take_down(&engine, queue_id, &line) {
                 return;
@@ -202,7 +202,7 @@ async fn serve(engine: Engine, queue_id: i32, line: Arc<Line>) {
 /// Serves the line once, beside the transaction under way.
 async fn help(engine: Engine, queue_id: i32, line: Arc<Line>) {
     if !engine.0.drain.is_cancelled() {
-        let batch = Batch::of(&line);
+        let batch = Batch::of(&line, true);
         if !batch.is_empty() {
             serve_once(&engine, queue_id, batch).await;
         }
@@ -242,11 +242,13 @@ fn take_down(engine: &Engine, queue_id: i32, line: &Line) -> bool {
 struct Batch<'a> {
     line: &'a Line,
     waiting: Vec<Waiting>,
+    /// Its transaction runs beside another one.
+    beside: bool,
 }
 
 impl Batch<'_> {
-    fn of(line: &Line) -> Batch<'_> {
-        let mut batch = Batch { line, waiting: Vec::new() };
+    fn of(line: &Line, beside: bool) -> Batch<'_> {
+        let mut batch = Batch { line, waiting: Vec::new(), beside };
         batch.gather();
         batch
     }
@@ -278,7 +280,9 @@ impl Batch<'_> {
     /// The last to come are taken in, now that it is this transaction's turn; whoever comes later waits for the next one.
     fn close(&mut self) -> Vec<Call> {
         self.gather();
-        self.line.under_way.store(self.waiting.len(), Ordering::Relaxed);
+        if !self.beside {
+            self.line.under_way.store(self.waiting.len(), Ordering::Relaxed);
+        }
         self.waiting.iter().map(|waiting| waiting.call.clone()).collect()
     }
 }
@@ -288,7 +292,7 @@ impl Batch<'_> {
 async fn serve_once(engine: &Engine, queue_id: i32, mut batch: Batch<'_>) -> (bool, Option<std::time::Instant>) {
     let begin = Instant::now();
     let run = batch::run(engine, queue_id, &mut batch).await;
-    let Batch { line, waiting: batch } = batch;
+    let Batch { line, waiting: batch, .. } = batch;
     tracing::debug!(kind = "claim", calls = batch.len(), elapsed = ?begin.elapsed(), "a batch");
     let batch::Served { leases: mut got, again, fair } = match run {
         Ok(served) => served,

@@ -18,13 +18,15 @@ fn waiting(line: &Line) -> usize {
 fn who_comes_while_a_transaction_waits_for_its_turn_is_taken_in_and_who_comes_later_is_not() {
     let line = Line::default();
     let _first = stand(&line, None, 1);
-    let mut batch = Batch::of(&line);
+    let mut batch = Batch::of(&line, false);
     let _others = [stand(&line, None, 1), stand(&line, None, 1)];
     assert_eq!(line.under_way.load(Ordering::Relaxed), 0, "nobody may leave beside one that takes in whoever comes");
     assert_eq!(batch.close().len(), 3);
     assert_eq!(line.under_way.load(Ordering::Relaxed), 3);
     let _late = stand(&line, None, 1);
     assert_eq!((batch.waiting.len(), waiting(&line)), (3, 1));
+    let mut beside = Batch::of(&line, true);
+    assert_eq!((beside.close().len(), line.under_way.load(Ordering::Relaxed)), (1, 3), "who runs beside it is measured by it");
 }
 
 #[test]
@@ -32,7 +34,7 @@ fn a_batch_takes_each_claim_id_once_no_more_than_a_transaction_leases_and_nobody
     let line = Line::default();
     let most = crate::domain::limits::BATCH;
     let _first = stand(&line, Some(7), 1);
-    let mut batch = Batch::of(&line);
+    let mut batch = Batch::of(&line, false);
     let _repeated = stand(&line, Some(7), 1);
     drop(stand(&line, None, 1));
     let _fits = stand(&line, None, most - 1);
