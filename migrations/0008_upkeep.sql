@@ -19,7 +19,7 @@ ALTER TABLE repair_actions SET (autovacuum_vacuum_scale_factor = 0.1);
 ALTER TABLE lineage SET (autovacuum_vacuum_threshold = 100);
 
 -- Rows that are written once. By default it would come when a fifth has been added, and then read a fifth of a history of years; in parts of
--- half a million it finds them in memory still, marks them as seen by all, and freezes them, so that no great freeze comes later. What
+-- half a million it finds them in memory still, and marks their pages as seen by all, so that the next visit passes over them. What
 -- retention deletes is cleared away when it is a twentieth: each such visit reads the indexes whole.
 ALTER TABLE tasks SET (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE payloads SET (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000, autovacuum_vacuum_scale_factor = 0.05);

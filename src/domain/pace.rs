@@ -7,7 +7,7 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// The longest that anybody is sent away for.
 const MOST: Duration = Duration::from_secs(10);
 /// Shorter spans than this measure nothing.
-const LEAST: Duration = Duration::from_millis(20);
+pub const LEAST: Duration = Duration::from_millis(20);
 /// What one measurement weighs against all before it, as a span: a measurement over this long counts as much as they.
 const MEMORY: Duration = Duration::from_secs(2);
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::Engine;
 use super::submit::Submission;
 use super::wake::held;
-use crate::domain::pace::Pace;
+use crate::domain::pace::{self, Pace};
 use crate::domain::refusal::Refusal;
 use crate::store::{self, Bounded, NewTasksShare, StoreError, Tx};
 
@@ -70,7 +70,7 @@ impl Admission {
         });
         let (before, then) = one.finished;
         let elapsed = now.duration_since(then);
-        if elapsed >= PAUSE {
+        if elapsed >= pace::LEAST {
             // Fewer than before: the row began anew.
             one.pace = if finished < before { Pace::default() } else { one.pace.seen(finished - before, elapsed) };
             one.finished = (finished, now);

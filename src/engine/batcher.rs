@@ -43,12 +43,24 @@ impl<I, O> Ticket<I, O> {
 pub struct Load<I, O> {
     station: Arc<Station<I, O>>,
     lane: u64,
+    taken: bool,
 }
 
 impl<I, O> Load<I, O> {
-    /// At least one ticket, and no more than [`BATCH`] items unless a single call has more.
-    pub fn take(self) -> Vec<Ticket<I, O>> {
+    /// No more than [`BATCH`] items, unless a single call has more. At least one ticket if it is taken at once; where it took long, another lane
+    /// may have left with all.
+    pub fn take(mut self) -> Vec<Ticket<I, O>> {
+        self.taken = true;
         held(&self.station.yard).take(self.lane)
+    }
+}
+
+impl<I, O> Drop for Load<I, O> {
+    /// Who can't carry it out any more takes it along, or it would wait for nobody.
+    fn drop(&mut self) {
+        if !self.taken {
+            drop(held(&self.station.yard).take(self.lane));
+        }
     }
 }
 
@@ -125,8 +137,8 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 impl<I, O> Yard<I, O> {
     /// The lane on which another transaction may leave now, if there is one. It is taken.
     fn leaves(&mut self, lanes: usize) -> Option<u64> {
-        // One that has yet to take its items in will take these too.
-        let gathering = self.under_way.iter().any(|other| other.items == 0);
+        // One that has yet to take its items in will take these too, unless it is stuck before it came to that.
+        let gathering = self.under_way.iter().any(|other| other.items == 0 && !other.slow);
         let largest = self.under_way.iter().map(|other| other.items).max().unwrap_or(0);
         let least = if self.under_way.iter().all(|other| other.slow) { largest } else { largest.max(WORTH_A_LANE) };
         let leaves = !self.waiting.is_empty() && !gathering && self.under_way.len() < lanes && self.items >= least;
@@ -175,7 +187,7 @@ impl<I: Send + 'static, O: Send + 'static> Station<I, O> {
             // Whoever is about to call gets in first: the answers of the batch before have just gone out.
             tokio::task::yield_now().await;
             let begin = Instant::now();
-            let mut run = (self.run)(Load { station: self.clone(), lane: number });
+            let mut run = (self.run)(Load { station: self.clone(), lane: number, taken: false });
             if tokio::time::timeout(self.slow, &mut run).await.is_err() {
                 let leaves = {
                     let mut yard = held(&self.yard);

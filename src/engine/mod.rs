@@ -42,7 +42,7 @@ pub use crate::store::{By, Ear};
 pub use delivery::{Delivery, Leases};
 pub use idle::IdleWalk;
 pub use repair::{ListRepairsCommand, RepairInFull, ReplayRepairsCommand, Replayed, Resolution};
-pub use retention::Erasure;
+pub use retention::{Erased, Erasure};
 pub use stats::{Stats, StatsCommand};
 pub use sweep::Sweep;
 pub use watch::{Begin, Sight, TailPlace, TaskEvent, WatchCommand, Watched, Watcher};

@@ -24,6 +24,15 @@ pub struct Erasure {
     part: Option<Walk>,
 }
 
+/// How much there was to erase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erased {
+    Nothing,
+    Some,
+    /// There may be more.
+    Page,
+}
+
 impl Engine {
     /// All that queues forget. Whole tasks first: what is forgotten need not be erased in parts.
     pub async fn erasures(&self) -> Result<Vec<Erasure>, Refusal> {
@@ -32,12 +41,12 @@ impl Engine {
         Ok(queues.into_iter().flat_map(|queue_id| parts().map(move |part| Erasure { queue_id, part })).collect())
     }
 
-    /// Erases one page; whether there may be another one at once.
-    pub async fn erase(&self, erasure: Erasure) -> Result<bool, Refusal> {
+    /// Erases one page.
+    pub async fn erase(&self, erasure: Erasure) -> Result<Erased, Refusal> {
         match timed(erase_once(self, erasure)).await {
-            Ok(full) => Ok(full),
             // Somebody holds a row, or was faster: the next round finds it.
-            Err(StoreError::Locked(_) | StoreError::Conflict(_)) => Ok(false),
+            Err(StoreError::Locked(_) | StoreError::Conflict(_)) => Ok(Erased::Page),
+            Ok(erased) => Ok(erased),
             Err(error) => Err(refusal_of(&error)),
         }
     }
@@ -52,16 +61,16 @@ impl Engine {
     }
 }
 
-/// One transaction; whether its page was full.
-async fn erase_once(engine: &Engine, Erasure { queue_id, part }: Erasure) -> Result<bool, StoreError> {
+/// One transaction. Where another server has the queue, that one goes on.
+async fn erase_once(engine: &Engine, Erasure { queue_id, part }: Erasure) -> Result<Erased, StoreError> {
     let mut tx = engine.db().begin().await?;
-    let Some(kept) = store::take_retention(&mut tx, queue_id).await? else { return Ok(false) };
+    let Some(kept) = store::take_retention(&mut tx, queue_id).await? else { return Ok(Erased::Nothing) };
     let retention = match part {
         None => kept.retention.evidence,
         Some(Walk::Payloads | Walk::RepairPayloads) => kept.retention.payload,
         Some(Walk::Results) => kept.retention.result,
     };
-    let Some(retention) = retention else { return Ok(false) };
+    let Some(retention) = retention else { return Ok(Erased::Nothing) };
     let cut = kept.now.minus(retention.max(SETTLED));
     let (looked, erased) = match part {
         None => {
@@ -74,5 +83,9 @@ async fn erase_once(engine: &Engine, Erasure { queue_id, part }: Erasure) -> Res
     if erased > 0 {
         tracing::debug!(queue_id, ?part, erased, "retention erased");
     }
-    Ok(looked >= PAGE)
+    Ok(match looked {
+        0 => Erased::Nothing,
+        some if some < PAGE => Erased::Some,
+        _ => Erased::Page,
+    })
 }

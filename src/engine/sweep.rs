@@ -108,6 +108,11 @@ impl Engine {
         self.0.wakes.untold().await
     }
 
+    /// Resolves when something is among it that has become READY.
+    pub async fn untold_ready(&self) {
+        self.0.wakes.untold_ready().await;
+    }
+
     /// False: no other server listens.
     pub async fn tell_other_servers(&self, server: Uuid, news: &News) -> Result<bool, Refusal> {
         let told = store::tell_others(self.db(), server, &news.openings, news.events, news.watching);

@@ -24,6 +24,8 @@ pub struct Wakes {
     /// What other servers have not been told.
     untold: Mutex<News>,
     untold_changed: Notify,
+    /// Among it is what has become READY.
+    untold_ready: Notify,
     /// Until when another server is taken to want to hear of events.
     others_watch: Mutex<Option<Instant>>,
 }
@@ -84,6 +86,14 @@ impl Wakes {
 
     pub fn tell_others(&self, openings: &Openings) {
         self.tell(|news| news.openings.extend(openings.iter()));
+        if !openings.only_places() {
+            self.untold_ready.notify_one();
+        }
+    }
+
+    /// Resolves when other servers should be told of something that has become READY.
+    pub async fn untold_ready(&self) {
+        self.untold_ready.notified().await;
     }
 
     /// There are new events. Costs next to nothing while nobody watches at another server.

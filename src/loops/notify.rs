@@ -21,11 +21,13 @@ const QUIET: Duration = Duration::from_secs(30);
 pub(super) struct Notify {
     engine: Engine,
     server: Uuid,
+    /// It rests after it told of places alone.
+    places: bool,
 }
 
 impl Notify {
     pub(super) fn new(engine: Engine, server: Uuid) -> Self {
-        Notify { engine, server }
+        Notify { engine, server, places: false }
     }
 }
 
@@ -34,13 +36,20 @@ impl Loop for Notify {
 
     async fn tick(&mut self) -> Tick {
         let Ok(news) = tokio::time::timeout(QUIET, self.engine.untold()).await else { return Tick::Again };
-        match self.engine.tell_other_servers(self.server, &news).await {
+        let told = self.engine.tell_other_servers(self.server, &news).await;
+        self.places = !news.events && !news.openings.is_empty() && news.openings.only_places();
+        match told {
             Ok(false) => Tick::Rest(ALONE),
             // Events alone are less urgent than work that somebody waits for, and there are more of them.
             Ok(true) if news.openings.is_empty() => Tick::Rest(EVENTS),
-            Ok(true) if news.openings.only_places() => Tick::Rest(PLACES),
+            Ok(true) if self.places => Tick::Rest(PLACES),
             Ok(true) => Tick::Rest(DEBOUNCE),
             Err(_) => Tick::Failed,
         }
+    }
+
+    /// What has become READY does not wait for places.
+    async fn hint(&self) {
+        if self.places { self.engine.untold_ready().await } else { std::future::pending().await }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::{Loop, Tick};
-use crate::engine::{Engine, Erasure};
+use crate::engine::{Engine, Erased, Erasure};
 
 /// Between two rounds when nothing was left to do. A retention is counted in hours and days.
 const EVERY: Duration = Duration::from_secs(5);
@@ -16,15 +16,17 @@ const LATE: Duration = Duration::from_hours(1);
 
 pub(super) struct Retention {
     engine: Engine,
-    /// What is to be looked at still in this round; what had a full page comes last again.
+    /// What is to be looked at still in this round: a page of everything, so that nothing that is far behind keeps another waiting.
     round: VecDeque<Erasure>,
+    /// A page of this round was full.
+    more: bool,
     /// Since when there has been more to erase all the time.
     behind: Option<Instant>,
 }
 
 impl Retention {
     pub(super) fn new(engine: Engine) -> Self {
-        Retention { engine, round: VecDeque::new(), behind: None }
+        Retention { engine, round: VecDeque::new(), more: false, behind: None }
     }
 }
 
@@ -32,28 +34,32 @@ impl Loop for Retention {
     const NAME: &'static str = "retention";
 
     async fn tick(&mut self) -> Tick {
-        let Some(erasure) = self.round.pop_front() else {
-            return match self.engine.erasures().await {
-                Ok(all) if all.is_empty() => Tick::Rest(EVERY),
-                Ok(all) => {
-                    self.round = all.into();
-                    Tick::Again
-                }
-                Err(_) => Tick::Failed,
-            };
-        };
+        let Some(erasure) = self.round.pop_front() else { return self.next_round().await };
         let begin = Instant::now();
-        match self.engine.erase(erasure).await {
-            Ok(true) => {
-                self.round.push_back(erasure);
-                let late = self.behind.get_or_insert(begin).elapsed() > LATE;
-                Tick::Rest(begin.elapsed() * if late { REST_PER_WORK_LATE } else { REST_PER_WORK })
+        let Ok(erased) = self.engine.erase(erasure).await else { return Tick::Failed };
+        self.more |= erased == Erased::Page;
+        if self.round.is_empty() && !self.more {
+            self.behind = None;
+            return Tick::Rest(EVERY);
+        }
+        if erased == Erased::Nothing {
+            return Tick::Again;
+        }
+        let late = self.behind.is_some_and(|since| since.elapsed() > LATE);
+        Tick::Rest(begin.elapsed() * if late { REST_PER_WORK_LATE } else { REST_PER_WORK })
+    }
+}
+
+impl Retention {
+    async fn next_round(&mut self) -> Tick {
+        match self.engine.erasures().await {
+            Ok(all) => {
+                self.round = all.into();
+                if std::mem::take(&mut self.more) {
+                    self.behind.get_or_insert_with(Instant::now);
+                }
+                if self.round.is_empty() { Tick::Rest(EVERY) } else { Tick::Again }
             }
-            Ok(false) if self.round.is_empty() => {
-                self.behind = None;
-                Tick::Rest(EVERY)
-            }
-            Ok(false) => Tick::Again,
             Err(_) => Tick::Failed,
         }
     }

@@ -109,6 +109,7 @@ async fn the_bench_offers_too_much_and_kills_postgres_and_calls_in_every_answer(
         let of = |metric| run.medians(scenario, metric)[0];
         let before = of("of these before the kill");
         assert!(before > Some(0.0) && of("acknowledged tasks") > before && of("acknowledged ends") > Some(0.0), "{}", run.said);
-        assert_eq!([of("tasks lost"), of("ends lost")], [Some(0.0); 2]);
+        assert_eq!([of("tasks lost"), of("leases lost"), of("ends lost")], [Some(0.0); 3]);
+        assert!(of("leases told") >= of("acknowledged ends"));
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, PgConnection};
 use tokio::task::JoinSet;
+use tonic::{Code, Status};
 
 use super::counters::precise;
 use super::errors::Errors;
@@ -36,7 +37,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 struct Told {
     submitted: Mutex<HashSet<String>>,
+    /// Task and token.
+    leased: Mutex<HashSet<String>>,
     completed: Mutex<HashSet<String>>,
+    /// Reports that were refused although their lease had been told and lasted.
+    refused: AtomicU64,
     failed: AtomicU64,
     over: AtomicBool,
 }
@@ -116,15 +121,20 @@ async fn crash(
     let mut sql = url.parse::<PgConnectOptions>()?.application_name("leasehold-bench-filler").connect().await?;
     let lost = missing(&mut sql, include_str!("sql/crash_lost.sql"), &told.submitted).await?;
     let undone = missing(&mut sql, include_str!("sql/crash_undone.sql"), &told.completed).await?;
-    if lost + undone > 0 {
-        errors.note(format!("{lost} acknowledged tasks are not there, {undone} acknowledged ends are not"));
+    let unleased = missing(&mut sql, include_str!("sql/crash_unleased.sql"), &told.leased).await?;
+    let refused = told.refused.load(Ordering::Relaxed);
+    if lost + undone + unleased > 0 || refused > 0 {
+        let missing = format!("{lost} acknowledged tasks, {unleased} leases that were told, {undone} acknowledged ends");
+        errors.note(format!("not there: {missing}; {refused} reports were refused"));
     }
     let count = |names: usize| i64::try_from(names).map(precise);
     Ok(vec![
         ("acknowledged tasks", count(held(&told.submitted).len())?),
         ("of these before the kill", count(at_the_kill)?),
+        ("leases told", count(held(&told.leased).len())?),
         ("acknowledged ends", count(told.ends())?),
         ("tasks lost", precise(lost)),
+        ("leases lost", precise(unleased)),
         ("ends lost", precise(undone)),
         ("calls that failed", precise(told.failed.load(Ordering::Relaxed).cast_signed())),
         ("nothing done for, s", silence.as_secs_f64()),
@@ -160,15 +170,22 @@ async fn turn(number: usize, leasehold: &Leasehold, told: &Told) -> Result<(), F
     held(&told.submitted).insert(name);
     for lease in leasehold.claim(number, QUEUE, 1, Some(WAIT)).await? {
         // A worker repeats its report until it is answered: nobody else can end its lease before time does.
-        let begin = Instant::now();
+        let (begin, name) = (Instant::now(), task_id(&lease));
+        let token = lease.lease_ref.as_ref().map_or(0, |lease| lease.fencing_token);
+        held(&told.leased).insert(format!("{name} {token}"));
         while let Err(error) = leasehold.report(number, lease.clone()).await {
+            let away = error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unavailable);
+            if !away {
+                told.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(error);
+            }
             told.failed.fetch_add(1, Ordering::Relaxed);
             if begin.elapsed() > PATIENCE {
                 return Err(error);
             }
             tokio::time::sleep(PAUSE).await;
         }
-        held(&told.completed).insert(task_id(&lease));
+        held(&told.completed).insert(name);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::StatusExt as _;
 
 use super::counters::{Meter, precise};
@@ -231,8 +231,9 @@ impl Crowd {
             match self.leasehold.claim(client, QUEUE, 1, Some(WAIT)).await {
                 Ok(leases) => {
                     for lease in leases {
-                        self.complete(client, lease).await;
-                        self.counts.completed.fetch_add(1, Ordering::Relaxed);
+                        if self.complete(client, lease).await {
+                            self.counts.completed.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                 }
                 Err(error) => self.obey(error).await,
@@ -240,13 +241,16 @@ impl Crowd {
         }
     }
 
-    async fn complete(&self, client: usize, lease: pb::Lease) {
+    /// Whether it was answered.
+    async fn complete(&self, client: usize, lease: pb::Lease) -> bool {
         while let Err(error) = self.leasehold.complete(client, lease.clone()).await {
             if hint(&error).is_none() {
-                return self.errors.note(error);
+                self.errors.note(error);
+                return false;
             }
             self.obey(error).await;
         }
+        true
     }
 
     /// Comes back when it was told to.
@@ -310,8 +314,7 @@ impl Crowd {
 /// When to come back; absent: it was not refused for lack of room.
 fn hint(error: &Failure) -> Option<Duration> {
     let status = error.downcast_ref::<Status>()?;
-    if !matches!(status.code(), Code::ResourceExhausted | Code::Unavailable) {
-        return None;
-    }
-    status.get_details_retry_info()?.retry_delay
+    let details = status.get_error_details();
+    let full = details.error_info().is_some_and(|info| ["QUEUE_FULL", "OVERLOADED"].contains(&info.reason.as_str()));
+    details.retry_info().filter(|_| full)?.retry_delay
 }

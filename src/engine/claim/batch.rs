@@ -71,9 +71,13 @@ async fn attempt_once(
     engine: &Engine, queue_id: i32, batch: &mut Batch<'_>, touched: &Arc<Touched>, picking: bool,
 ) -> Result<Served, StoreError> {
     let mut round = Round::begin(engine, queue_id, touched).await?;
+    // Before the look: nobody is told that there is nothing by one that is older than their call.
+    let mut calls = batch.close();
     let turn = if picking { Some(dispatch::turn(&mut round).await?) } else { None };
-    // Where servers wait for one another, many calls have come meanwhile: one transaction for all of them.
-    let calls = batch.close();
+    if matches!(turn, Some(Turn::Contested(_))) {
+        // While servers waited for one another many calls have come, and the look is yet to be: one transaction for all of them.
+        calls = batch.close();
+    }
     let before = round.claimed_before(&calls).await?;
     // A call that repeats a `request_id` gets nothing new as long as the due loop has not ended the leases that it got before.
     let open: Vec<&Call> = calls.iter().filter(|call| !before.iter().any(|row| row.claim_id == call.claim)).collect();

@@ -1,7 +1,7 @@
 //! Which tasks the next leases are of: the only awake share's next ones, or an allotment between several and within budgets.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -13,6 +13,8 @@ use crate::store::{self, Charge, Dispatch, Head, LiveRow, Outlook, StoreError};
 /// How many shares one allotment looks at: those with the lowest tags, which are the ones whose turn it is. Those that are at their cap
 /// or out of tokens are parked, and not among them.
 const SHARES: i64 = 64;
+/// When to look at others, where all of these were full or empty.
+const SOON: Duration = Duration::from_millis(5);
 
 /// What a claim goes by. Where something is compared or counted, this transaction's turn to do so has come, until it ends.
 pub(super) enum Turn {
@@ -124,7 +126,11 @@ async fn pick_fairly(round: &mut Round, dispatch: &Dispatch, overdue: &[Uuid], w
     }
     let mut full: Vec<i32> = before.iter().filter(|share| share.allowance.full()).map(|share| share.id).collect();
     let lasting = round.engine.0.full.lasting(queue_id, &full, Instant::now());
-    if !picked.is_empty() {
+    // Those that are full must not hide others: no more than so many are looked at.
+    let hidden = i64::try_from(before.len()).is_ok_and(|looked| looked >= SHARES);
+    if hidden && picked.len() < wanted && full.len() + empty.len() > 0 {
+        round.come_back(Some(SOON));
+    } else if !hidden && !picked.is_empty() {
         full = lasting;
     }
     let charges = charges(&before, &field.contest.shares, &rated, field.now);

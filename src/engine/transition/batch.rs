@@ -47,6 +47,9 @@ type Tickets = Vec<Ticket<Item, Answer>>;
 pub async fn run(engine: &Engine, load: Load<Item, Answer>) {
     let begun = timed(engine.db().begin()).await;
     let tickets = load.take();
+    if tickets.is_empty() {
+        return;
+    }
     match begun {
         Ok(tx) => run_in(engine, tickets, Some(tx)).await,
         Err(error) => refuse_all(tickets, &error),
