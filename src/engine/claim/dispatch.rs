@@ -10,8 +10,8 @@ use crate::domain::fairness::{Allotment, Contest, Rated, Share, allot};
 use crate::domain::time::Timestamp;
 use crate::store::{self, Charge, Dispatch, Head, LiveRow, Outlook, StoreError};
 
-/// How many shares one allotment looks at: those with the lowest tags, which are the ones whose turn it is. Those that are at their cap
-/// or out of tokens are parked, and not among them.
+/// How many shares one allotment looks at: those with the lowest tags, which are the ones whose turn it is. Those that are out of tokens, or
+/// have been at their cap for a while, are parked, and not among them.
 const SHARES: i64 = 64;
 /// When to look at others, where all of these were full or empty.
 const SOON: Duration = Duration::from_millis(5);
