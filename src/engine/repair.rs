@@ -137,7 +137,7 @@ impl Engine {
     }
 
     async fn clock(&self) -> Result<Timestamp, Refusal> {
-        Ok(timed(store::next_due(self.db())).await.map_err(|error| refusal_of(&error))?.0)
+        Ok(timed(store::look_at_due(self.db(), &[], 0)).await.map_err(|error| refusal_of(&error))?.now)
     }
 
     async fn find_repair(&self, task: &TaskRef) -> Result<Found, Refusal> {

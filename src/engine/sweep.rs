@@ -14,7 +14,7 @@ use crate::domain::refusal::Refusal;
 use crate::domain::stall::stalled;
 use crate::domain::task::Command;
 use crate::domain::time::Timestamp;
-use crate::store::{self, DueTask, Heard};
+use crate::store::{self, DueLook, DueTask, Heard};
 
 /// Tasks that could not be moved, until when they are left alone: one such row must not stop its neighbours.
 #[derive(Default)]
@@ -38,29 +38,23 @@ pub enum Sweep {
 impl Engine {
     /// Moves what is due, one batch of it.
     pub async fn sweep(&self) -> Result<Sweep, Refusal> {
-        let aside = self.0.aside.now();
-        let (now, due) = timed(store::next_due(self.db())).await.map_err(|error| refusal_of(&error))?;
-        self.0.wakes.due_planned(due);
-        match due {
-            None => return Ok(Sweep::Rest(None)),
-            Some(due) if due > now => return Ok(Sweep::Rest(Some(due.since(now)))),
-            Some(_) => {}
-        }
         let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
-        let candidates = timed(store::due_candidates(self.db(), now, &aside, limit)).await.map_err(|error| refusal_of(&error))?;
-        if candidates.is_empty() {
-            return Ok(Sweep::Rest(Some(LEFT_ALONE)));
+        let look = timed(store::look_at_due(self.db(), &self.0.aside.now(), limit)).await;
+        let DueLook { now, due, tasks } = look.map_err(|error| refusal_of(&error))?;
+        self.0.wakes.due_planned(due);
+        if tasks.is_empty() {
+            return Ok(Sweep::Rest(due.map(|due| due.since(now))));
         }
-        self.look_for_stalls(&candidates).await?;
-        let candidates: Vec<(i32, Uuid)> = candidates.iter().map(|task| (task.queue_id, task.uid)).collect();
-        self.tick_all(&candidates).await?;
+        self.look_for_stalls(&tasks).await?;
+        let tasks: Vec<(i32, Uuid)> = tasks.iter().map(|task| (task.queue_id, task.uid)).collect();
+        self.tick_all(&tasks).await?;
         Ok(Sweep::Again)
     }
 
     /// Before leases are ended: whether they end because the whole fleet of their queue has fallen silent.
-    async fn look_for_stalls(&self, candidates: &[DueTask]) -> Result<(), Refusal> {
+    async fn look_for_stalls(&self, tasks: &[DueTask]) -> Result<(), Refusal> {
         let mut ends: BTreeMap<i32, Timestamp> = BTreeMap::new();
-        for (queue_id, end) in candidates.iter().filter_map(|task| Some((task.queue_id, task.lease_expire?))) {
+        for (queue_id, end) in tasks.iter().filter_map(|task| Some((task.queue_id, task.lease_expire?))) {
             let latest = ends.entry(queue_id).or_insert(end);
             *latest = end.max(*latest);
         }

@@ -49,8 +49,8 @@ pub use migrate::{MigrateError, check_schema, create_database, migrate};
 pub use pool::{Db, Pools, Tx, ping};
 pub use queues::{Draw, Moment, Policies, QueueRow, create_queue, find_queue, lock_gate, moment, page_of_queues, write_policy};
 pub use read::{
-    DueTask, KeyHead, ListFilter, ahead_in_share, due_candidates, events_of_tasks, events_page, key_head, key_hold, late_revisions,
-    list, list_untold, log_tails, next_due, payloads_of, repairs_of, results_of,
+    DueLook, DueTask, KeyHead, ListFilter, ahead_in_share, events_of_tasks, events_page, key_head, key_hold, late_revisions, list,
+    list_untold, log_tails, look_at_due, payloads_of, repairs_of, results_of,
 };
 pub use receipts::{NewReceipt, receipts_of, write_receipts};
 pub use repairs::{

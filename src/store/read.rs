@@ -156,15 +156,25 @@ pub struct DueTask {
     pub lease_expire: Option<Timestamp>,
 }
 
-/// Tasks that time alone has moved by `now`, except those set aside.
-pub async fn due_candidates(db: &Db, now: Timestamp, aside: &[Uuid], limit: i64) -> Result<Vec<DueTask>, StoreError> {
-    Ok(sqlx::query_file_as!(DueTask, "src/store/sql/due_candidates.sql", now as _, aside, limit).fetch_all(db.reads()).await?)
+/// What time alone does.
+pub struct DueLook {
+    /// The database's clock.
+    pub now: Timestamp,
+    /// The next moment at which time alone changes a task; absent: none waits for time.
+    pub due: Option<Timestamp>,
+    /// What it has moved by now, the longest overdue first.
+    pub tasks: Vec<DueTask>,
 }
 
-/// The database's clock, and the next moment at which time alone changes something (absent: nothing waits for time).
-pub async fn next_due(db: &Db) -> Result<(Timestamp, Option<Timestamp>), StoreError> {
-    let row = sqlx::query_file!("src/store/sql/due_next.sql").fetch_one(db.reads()).await?;
-    Ok((row.now, row.due))
+/// At most `limit` tasks, as if those set aside were not there: nobody waits for them.
+pub async fn look_at_due(db: &Db, aside: &[Uuid], limit: i64) -> Result<DueLook, StoreError> {
+    let rows = sqlx::query_file!("src/store/sql/due_look.sql", aside, limit).fetch_all(db.reads()).await?;
+    let (now, due) = rows.first().map(|row| (row.now, row.due)).ok_or_else(StoreError::silent)?;
+    let tasks = rows
+        .into_iter()
+        .filter_map(|row| Some(DueTask { queue_id: row.queue_id?, uid: row.uid?, lease_expire: row.lease_expire }))
+        .collect();
+    Ok(DueLook { now, due, tasks })
 }
 
 /// How many READY tasks of the share go before this place; counted up to 10,000.

@@ -3,6 +3,7 @@
 mod keys;
 
 use leasehold::api::proto as pb;
+use leasehold::store::{self, Db, Pools};
 use pb::{Cause, ErrorClass, Outcome, RepairActionKind, RepairState, Stage, TaskState};
 use tonic::Code;
 
@@ -289,4 +290,25 @@ async fn a_poisonous_row_becomes_an_item_and_its_neighbours_move_in_the_same_swe
     assert_eq!(ready, ["behind", "leased~1"]);
     town.audit_database().await;
     town.row_held(24, "leased", None).await;
+}
+
+#[tokio::test]
+async fn what_nobody_can_move_hides_nothing_that_is_due_after_it() {
+    let town = Town::start().await;
+    for (id, minutes) in [("set aside", 1), ("next", 2), ("last", 3)] {
+        town.spec(id).start_delay(SECOND * 60 * minutes).submit().await;
+    }
+    let db = Db::open(&town.database_url, Pools::default()).unwrap();
+    let due_without = async |ids: &[&str]| {
+        let mut aside = Vec::new();
+        for id in ids {
+            aside.push(town.task(id).await.uid.parse().unwrap());
+        }
+        store::look_at_due(&db, &aside, 10).await.unwrap().due.map(|due| due.0)
+    };
+    let planned = async |id| Some(micros(town.task(id).await.next_attempt_time.as_ref()));
+    assert_eq!(due_without(&[]).await, planned("set aside").await);
+    assert_eq!(due_without(&["set aside"]).await, planned("next").await);
+    assert_eq!(due_without(&["next", "set aside"]).await, planned("last").await);
+    assert_eq!(due_without(&["next", "last", "set aside"]).await, None);
 }
