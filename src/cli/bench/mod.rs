@@ -84,8 +84,8 @@ pub(super) struct Arguments {
     /// How long `soak` goes on, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     soak_seconds: u64,
-    /// How long `overload` goes on, in seconds.
-    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    /// How long `overload` goes on, in seconds: of each kind, divided between the rounds.
+    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     overload_seconds: u64,
     /// The part of the capacity that `soak` asks for, in percent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -236,7 +236,7 @@ impl Arguments {
             }
             Scenario::Overload => {
                 let time = Duration::from_secs(self.overload_seconds);
-                overload::run(cluster, log, &mut lab.meter, plan, time).await
+                overload::run(cluster, log, &mut lab.meter, plan, rounds, time).await
             }
             Scenario::Crash => crash::run(folder, log, plan, rounds).await,
             _ => Ok(vec![scenarios::run(lab, scenario, plan, rounds).await?]),

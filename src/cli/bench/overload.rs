@@ -1,9 +1,12 @@
 //! Overload: three times the Submits that can be carried out, into a queue that has a limit. What is refused must say when to come back; as
 //! much must be finished as without the flood, leases that were lost must be found in time, and memory must stay where it is.
 //!
-//! First by callers who come back when they were told to and keep what is due meanwhile to themselves, as a producer with an outbox does;
-//! then by callers who are deaf to all that: each call is one more task, and what is refused is gone. Their calls cost the machine that it
-//! all runs on as much as before, answered or not.
+//! First it is the workers who can't do more, because each task takes them a while, as most tasks do; callers are deaf to what they are told:
+//! each call is one more task, and what is refused is gone. Then the capacity is what the machine can do, by callers who come back when they
+//! were told to and keep what is due meanwhile to themselves, as a producer with an outbox does; and last by deaf ones, whose calls cost the
+//! machine that it all runs on as much as before, answered or not.
+
+mod lost;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use super::counters::{Meter, precise};
 use super::errors::Errors;
-use super::leasehold::{Leasehold, pb_duration, task_id};
+use super::leasehold::Leasehold;
 use super::measure::{Plan, Sample, line, millis, percentile};
 use super::plot::{Line, Panel};
 use super::report::Outcome;
@@ -28,8 +31,6 @@ use crate::api::proto as pb;
 use crate::embedded::Cluster;
 
 const QUEUE: &str = "overload";
-/// Where leases are lost.
-const LOST: &str = "overload-lost";
 /// Unfinished tasks that the queue accepts.
 const LIMIT: u32 = 2_000;
 /// What is offered, as a multiple of what can be carried out.
@@ -38,10 +39,8 @@ const OFFERED: f64 = 3.0;
 const CALLERS_PER_CLIENT: usize = 4;
 /// Submits of deaf callers go out in parts, this far apart: a timer for each would be a load of its own.
 const TICK: Duration = Duration::from_millis(2);
-/// Leases that are lost each second, how long they are, and who waits for those tasks to come back.
-const LOST_PER_SECOND: u32 = 20;
-const LOST_LEASE: Duration = Duration::from_secs(1);
-const FINDERS: usize = 4;
+/// What a task takes a slow worker.
+const SLOW_WORK: Duration = Duration::from_millis(500);
 const WAIT: Duration = Duration::from_secs(2);
 /// How often memory is looked at, and how it goes is said.
 const LOOK: Duration = Duration::from_secs(1);
@@ -78,6 +77,14 @@ enum Manner {
     Deaf,
 }
 
+/// What is due a second, by whom, and what each task takes a worker.
+#[derive(Clone, Copy)]
+struct Flood {
+    per_second: f64,
+    manner: Manner,
+    takes: Duration,
+}
+
 #[derive(Clone)]
 struct Crowd {
     leasehold: Leasehold,
@@ -85,54 +92,118 @@ struct Crowd {
     errors: Errors,
 }
 
-pub async fn run(cluster: &Cluster, log: &str, meter: &mut Meter, plan: Plan, time: Duration) -> Result<Vec<Outcome>, Failure> {
-    let site = Site::open(cluster, "bench_overload", log).await?;
-    let errors = Errors::default();
-    let limited = |limit| pb::Queue { name: QUEUE.to_owned(), max_unfinished: Some(limit), ..Default::default() };
-    site.leasehold.put_queue(limited(LIMIT)).await?;
-    let long = Plan { window: plan.window.max(time / 8), ..plan };
-    let before = capacity(&site.leasehold, QUEUE, meter, long, &errors).await?;
-    tokio::time::sleep(REST).await;
-    say!("bench: overload: {before:.0} tasks/s are possible; losing leases of an idle server for {} s", (time / 4).as_secs_f64());
-    let (mut calm, _) = storm(&site, plan, None, time / 4, &errors).await?;
-    let due = before * OFFERED;
-    let mut storms = Vec::new();
-    for (name, manner) in [("overload", Manner::ComeBack), ("overload, deaf callers", Manner::Deaf)] {
-        say!("bench: {name}: {due:.0} tasks/s are due for {} s", time.as_secs());
-        storms.push((name, storm(&site, plan, Some((due, manner)), time, &errors).await?));
-    }
-    // The tables have grown meanwhile, and the queue is full still.
-    site.leasehold.put_queue(limited(LIMIT * 2)).await?;
-    let after = capacity(&site.leasehold, QUEUE, meter, long, &errors).await?;
-    say!("bench: overload: {after:.0} tasks/s are possible now");
-    let peak = f64::midpoint(before, after);
-    calm.iter_mut().filter(|(name, _)| *name == COMPLETED).for_each(|(_, value)| *value = peak);
-    site.findings().await?.iter().for_each(|finding| errors.note(format!("the doctor: {finding}")));
-    site.close().await?;
-    let mut errors = Some([errors, Errors::default()]);
-    let outcome = |(name, (crowded, [completions, memory])): (&str, (Sample, [Line; 2]))| {
-        let panel =
-            |what: &str, y, line: Line| Panel { title: format!("{name}: {what}"), x: "s", y, log_x: false, lines: vec![line] };
-        let panels = vec![panel("completions", "1/s", completions), panel("the server's memory", "MiB", memory)];
-        let outcome = Outcome::new(name, ["3 × the capacity", "the capacity, or idle"], &[vec![crowded], vec![calm.clone()]], &[]);
-        // Told once, of all of it.
-        outcome.with_errors(&errors.take().unwrap_or_default()).with_panels(panels)
-    };
-    Ok(storms.into_iter().map(outcome).collect())
+/// One kind of overload, and what became of it in each round.
+struct Storm {
+    name: &'static str,
+    manner: Manner,
+    takes: Duration,
+    samples: Vec<Sample>,
+    /// Completions and memory over time, all rounds behind one another.
+    lines: [Line; 2],
 }
 
 const COMPLETED: &str = "completed/s";
 
+impl Storm {
+    fn new(name: &'static str, manner: Manner, takes: Duration) -> Storm {
+        let lines = ["completed", "resident"].map(|name| Line { name: name.to_owned(), points: Vec::new() });
+        Storm { name, manner, takes, samples: Vec::new(), lines }
+    }
+
+    /// What could be completed a second, where the machine completes `peak`.
+    fn capacity(&self, clients: usize, peak: f64) -> Result<f64, Failure> {
+        let workers = precise(i64::try_from(clients)?);
+        Ok(if self.takes.is_zero() { peak } else { workers / self.takes.as_secs_f64() })
+    }
+
+    /// One round of it.
+    async fn rage(&mut self, site: &Site, plan: Plan, peak: f64, time: Duration, errors: &Errors) -> Result<(), Failure> {
+        let per_second = self.capacity(plan.clients, peak)? * OFFERED;
+        say!("bench: {}: {per_second:.0} tasks/s are due for {} s", self.name, time.as_secs_f64());
+        let flood = Flood { per_second, manner: self.manner, takes: self.takes };
+        let (sample, lines) = blow(site, plan, Some(flood), time, errors).await?;
+        for (whole, line) in self.lines.iter_mut().zip(lines) {
+            let before = time.as_secs_f64() * precise(i64::try_from(self.samples.len())?);
+            whole.points.extend(line.into_iter().map(|(second, value)| (before + second, value)));
+        }
+        self.samples.push(sample);
+        Ok(())
+    }
+
+    /// `calm` and `peaks`: of each round, leases lost without a crowd, and what the machine completed.
+    fn outcome(self, clients: usize, calm: &[Sample], peaks: &[f64]) -> Result<Outcome, Failure> {
+        let mut beside = calm.to_vec();
+        for (sample, peak) in beside.iter_mut().zip(peaks) {
+            let capacity = self.capacity(clients, *peak)?;
+            sample.iter_mut().filter(|(name, _)| *name == COMPLETED).for_each(|(_, value)| *value = capacity);
+        }
+        let panel =
+            |what: &str, y, line| Panel { title: format!("{}: {what}", self.name), x: "s", y, log_x: false, lines: vec![line] };
+        let [completions, memory] = self.lines;
+        let panels = vec![panel("completions", "1/s", completions), panel("the server's memory", "MiB", memory)];
+        let names = ["3 × the capacity", "the capacity, or idle"];
+        Ok(Outcome::new(self.name, names, &[self.samples, beside], &[]).with_panels(panels))
+    }
+}
+
+/// Each kind for `time`, divided between the rounds. The capacity is measured before and after each round: tables grow, and machines change.
+pub async fn run(
+    cluster: &Cluster, log: &str, meter: &mut Meter, plan: Plan, rounds: u32, time: Duration,
+) -> Result<Vec<Outcome>, Failure> {
+    let site = Site::open(cluster, "bench_overload", log).await?;
+    let errors = Errors::default();
+    let turn = time / rounds;
+    let long = Plan { window: plan.window.max(turn / 8), ..plan };
+    let (mut calm, mut capacities) = (Vec::new(), Vec::new());
+    let mut storms = [
+        Storm::new("overload, slow workers", Manner::Deaf, SLOW_WORK),
+        Storm::new("overload", Manner::ComeBack, Duration::ZERO),
+        Storm::new("overload, deaf callers", Manner::Deaf, Duration::ZERO),
+    ];
+    for round in 0..=rounds {
+        // Over what a storm leaves behind, which is all that it may.
+        limit(&site, LIMIT * 2).await?;
+        let peak = capacity(&site.leasehold, QUEUE, meter, long, &errors).await?;
+        capacities.push(peak);
+        say!("bench: overload: {peak:.0} tasks/s are possible");
+        if round == rounds {
+            break;
+        }
+        limit(&site, LIMIT).await?;
+        tokio::time::sleep(REST).await;
+        let [slow, crowded, deaf] = &mut storms;
+        slow.rage(&site, plan, peak, turn, &errors).await?;
+        // Meanwhile callers come back who were told to by how fast slow workers are.
+        calm.push(blow(&site, plan, None, turn / 4, &errors).await?.0);
+        crowded.rage(&site, plan, peak, turn, &errors).await?;
+        deaf.rage(&site, plan, peak, turn, &errors).await?;
+    }
+    site.findings().await?.iter().for_each(|finding| errors.note(format!("the doctor: {finding}")));
+    site.close().await?;
+    let peaks: Vec<f64> = capacities.windows(2).map(|both| f64::midpoint(both[0], both[1])).collect();
+    // Told once, of all of it.
+    let mut errors = Some([errors, Errors::default()]);
+    let outcome = |storm: Storm| {
+        let outcome = storm.outcome(plan.clients, &calm, &peaks)?;
+        Ok(outcome.with_errors(&errors.take().unwrap_or_default()))
+    };
+    storms.into_iter().map(outcome).collect()
+}
+
+async fn limit(site: &Site, limit: u32) -> Result<(), Failure> {
+    site.leasehold.put_queue(pb::Queue { name: QUEUE.to_owned(), max_unfinished: Some(limit), ..Default::default() }).await
+}
+
 /// Leases are lost for so long, beside all workers and a flood of so many Submits a second, if there is one. What it came to, and
 /// completions and memory over time.
-async fn storm(
-    site: &Site, plan: Plan, flood: Option<(f64, Manner)>, time: Duration, errors: &Errors,
-) -> Result<(Sample, [Line; 2]), Failure> {
+async fn blow(
+    site: &Site, plan: Plan, flood: Option<Flood>, time: Duration, errors: &Errors,
+) -> Result<(Sample, [Vec<(f64, f64)>; 2]), Failure> {
     let crowd = Crowd { leasehold: site.leasehold.clone(), counts: Arc::default(), errors: errors.clone() };
     let counts = crowd.counts.clone();
     let mut others = JoinSet::new();
-    if let Some((per_second, manner)) = flood {
-        (0..plan.clients).for_each(|client| drop(others.spawn(crowd.clone().work(client))));
+    if let Some(Flood { per_second, manner, takes }) = flood {
+        (0..plan.clients).for_each(|client| drop(others.spawn(crowd.clone().work(client, takes))));
         let callers = plan.clients * CALLERS_PER_CLIENT;
         let interval = Duration::from_secs_f64(precise(i64::try_from(callers)?) / per_second);
         match manner {
@@ -140,20 +211,19 @@ async fn storm(
             Manner::Deaf => drop(others.spawn(crowd.clone().flood(per_second))),
         }
     }
-    (0..FINDERS).for_each(|client| drop(others.spawn(crowd.clone().find(client))));
-    others.spawn(crowd.clone().lose());
+    let lost = lost::start(crowd, site.server.address());
     tokio::time::sleep(plan.warm_up).await;
     let begin = Instant::now();
     let read = || [&counts.completed, &counts.accepted, &counts.refused].map(|count| count.load(Ordering::Relaxed));
     let (first, mut before, mut memory) = (read(), read(), 0.0_f64);
-    let mut lines = ["completed", "resident"].map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    let mut lines = [Vec::new(), Vec::new()];
     for look in 1..=u32::try_from(time.as_secs())?.max(1) {
         tokio::time::sleep_until((begin + LOOK * look).into()).await;
         let now = read();
         let resident = site.server.memory()?;
         memory = memory.max(resident);
         for (line, value) in lines.iter_mut().zip([precise((now[0] - before[0]).cast_signed()), resident]) {
-            line.points.push((begin.elapsed().as_secs_f64(), value));
+            line.push((begin.elapsed().as_secs_f64(), value));
         }
         before = now;
         if u64::from(look).is_multiple_of(TELL) {
@@ -165,6 +235,7 @@ async fn storm(
     while let Some(ended) = others.join_next().await {
         ended?;
     }
+    tokio::task::spawn_blocking(move || lost.join()).await?.map_err(|_| "whoever loses leases died")??;
     Ok((sample, lines))
 }
 
@@ -226,11 +297,15 @@ impl Crowd {
         }
     }
 
-    async fn work(self, client: usize) {
+    /// Each task takes so long.
+    async fn work(self, client: usize, takes: Duration) {
         while !self.counts.over() {
             match self.leasehold.claim(client, QUEUE, 1, Some(WAIT)).await {
                 Ok(leases) => {
                     for lease in leases {
+                        if !takes.is_zero() {
+                            tokio::time::sleep(takes).await;
+                        }
                         if self.complete(client, lease).await {
                             self.counts.completed.fetch_add(1, Ordering::Relaxed);
                         }
@@ -260,52 +335,6 @@ impl Crowd {
             None => {
                 self.errors.note(error);
                 tokio::time::sleep(TICK).await;
-            }
-        }
-    }
-
-    /// Submits what will be claimed and forgotten.
-    async fn lose(self) {
-        let at_once = Some(prost_types::Duration::default());
-        let retry = pb::RetryPolicy { initial_backoff: at_once, max_backoff: at_once, ..Default::default() };
-        while !self.counts.over() {
-            let spec = pb::TaskSpec { retry: Some(retry), ..self.leasehold.spec(LOST, task_name()) };
-            if let Err(error) = self.leasehold.submit_spec(0, spec).await {
-                self.obey(error).await;
-            }
-            tokio::time::sleep(Duration::from_secs(1) / LOST_PER_SECOND).await;
-        }
-    }
-
-    /// Leases for one worker, who forgets each task once and completes it when it comes back. One worker that is silent is no stalled fleet.
-    async fn find(self, client: usize) {
-        let request = pb::ClaimRequest {
-            queue: LOST.to_owned(),
-            worker_id: "forgetful".into(),
-            max_tasks: Some(1),
-            wait: pb_duration(WAIT).ok(),
-            lease_duration: pb_duration(LOST_LEASE).ok(),
-            ..Default::default()
-        };
-        while !self.counts.over() {
-            let leases = match self.leasehold.claim_with(client, request.clone()).await {
-                Ok(leases) => leases,
-                Err(error) => {
-                    self.obey(error).await;
-                    continue;
-                }
-            };
-            for lease in leases {
-                let now = Instant::now();
-                let name = task_id(&lease);
-                let ended = self.counts.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-                if let Some(ended) = ended {
-                    let took = now.saturating_duration_since(ended);
-                    self.counts.found.lock().unwrap_or_else(PoisonError::into_inner).push(took);
-                    self.complete(client, lease).await;
-                } else if let Some(remaining) = lease.remaining.and_then(|span| Duration::try_from(span).ok()) {
-                    self.counts.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(name, now + remaining);
-                }
             }
         }
     }
