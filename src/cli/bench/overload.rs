@@ -11,6 +11,7 @@ mod lost;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -41,6 +42,8 @@ const CALLERS_PER_CLIENT: usize = 4;
 const TICK: Duration = Duration::from_millis(2);
 /// What a task takes a slow worker.
 const SLOW_WORK: Duration = Duration::from_millis(500);
+/// Nobody is sent away for longer.
+const LONGEST_HINT: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(2);
 /// How often memory is looked at, and how it goes is said.
 const LOOK: Duration = Duration::from_secs(1);
@@ -163,7 +166,10 @@ pub async fn run(
     for round in 0..=rounds {
         // Over what a storm leaves behind, which is all that it may.
         limit(&site, LIMIT * 2).await?;
+        let crowd = Crowd::new(&site, &errors);
+        let lost = lost::start(crowd.clone(), site.server.address());
         let peak = capacity(&site.leasehold, QUEUE, meter, long, &errors).await?;
+        crowd.ends(lost).await?;
         capacities.push(peak);
         say!("bench: overload: {peak:.0} tasks/s are possible");
         if round == rounds {
@@ -173,8 +179,9 @@ pub async fn run(
         tokio::time::sleep(REST).await;
         let [slow, crowded, deaf] = &mut storms;
         slow.rage(&site, plan, peak, turn, &errors).await?;
-        // Meanwhile callers come back who were told to by how fast slow workers are.
         calm.push(blow(&site, plan, None, turn / 4, &errors).await?.0);
+        // By how fast slow workers are, callers were sent away for so long, and those who come now would be sent behind them.
+        tokio::time::sleep(LONGEST_HINT.min(turn)).await;
         crowded.rage(&site, plan, peak, turn, &errors).await?;
         deaf.rage(&site, plan, peak, turn, &errors).await?;
     }
@@ -199,7 +206,7 @@ async fn limit(site: &Site, limit: u32) -> Result<(), Failure> {
 async fn blow(
     site: &Site, plan: Plan, flood: Option<Flood>, time: Duration, errors: &Errors,
 ) -> Result<(Sample, [Vec<(f64, f64)>; 2]), Failure> {
-    let crowd = Crowd { leasehold: site.leasehold.clone(), counts: Arc::default(), errors: errors.clone() };
+    let crowd = Crowd::new(site, errors);
     let counts = crowd.counts.clone();
     let mut others = JoinSet::new();
     if let Some(Flood { per_second, manner, takes }) = flood {
@@ -211,7 +218,7 @@ async fn blow(
             Manner::Deaf => drop(others.spawn(crowd.clone().flood(per_second))),
         }
     }
-    let lost = lost::start(crowd, site.server.address());
+    let lost = lost::start(crowd.clone(), site.server.address());
     tokio::time::sleep(plan.warm_up).await;
     let begin = Instant::now();
     let read = || [&counts.completed, &counts.accepted, &counts.refused].map(|count| count.load(Ordering::Relaxed));
@@ -231,11 +238,10 @@ async fn blow(
         }
     }
     let sample = sample(&counts, first, read(), begin.elapsed(), memory);
-    counts.over.store(true, Ordering::Relaxed);
+    crowd.ends(lost).await?;
     while let Some(ended) = others.join_next().await {
         ended?;
     }
-    tokio::task::spawn_blocking(move || lost.join()).await?.map_err(|_| "whoever loses leases died")??;
     Ok((sample, lines))
 }
 
@@ -254,6 +260,16 @@ fn sample(counts: &Counts, first: [u64; 3], now: [u64; 3], time: Duration, memor
 }
 
 impl Crowd {
+    fn new(site: &Site, errors: &Errors) -> Crowd {
+        Crowd { leasehold: site.leasehold.clone(), counts: Arc::default(), errors: errors.clone() }
+    }
+
+    /// Its work is over, and so is that of those who lose leases.
+    async fn ends(&self, lost: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {
+        self.counts.over.store(true, Ordering::Relaxed);
+        tokio::task::spawn_blocking(move || lost.join()).await?.map_err(|_| "whoever loses leases died")?
+    }
+
     /// A task every so often. Who was refused comes back with it when they were told to; what is due meanwhile follows it.
     async fn call(self, client: usize, interval: Duration) {
         let mut due = tokio::time::Instant::now() + interval.mul_f64(fastrand::f64());
