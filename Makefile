@@ -17,11 +17,12 @@ test: examples/python/gen ## run all tests (some of them: T=a_part_of_their_name
 	@.ci/need rust cc postgres
 	cargo test --locked $(T)
 
-# What each claim, report and cancel goes through. Tests that hold sessions or count them look at the database itself.
+# What each claim, report and cancel goes through. Tests that hold sessions or count them look at the database itself,
+# and those of poolers (`make test` runs them) bring their own.
 pooler: ## run the core of the tests with a pgbouncer before every server
 	@.ci/need rust cc postgres pgbouncer
 	LEASEHOLD_TEST_POOLER=$$(PATH=$$PATH:/usr/sbin:/usr/local/sbin command -v pgbouncer) cargo test --locked --test it -- \
-		fencing:: order:: races:: cancel:: batch:: delivery:: unknown:: budget:: pooler::
+		fencing:: order:: races:: cancel:: batch:: delivery:: unknown:: budget::
 
 # The worker in Python that the tests run, its libraries, and its stubs of the contract.
 examples/python/gen: examples/python/setup.sh examples/python/requirements.txt $(wildcard proto/leasehold/v1/*.proto)
